@@ -41,7 +41,7 @@ EXTRA_DIST += tests/torch/setup.sh tests/torch/python.sh tests/torch/kept_cxx.sh
 	tests/torch/see_packages.py tests/torch/pyproject.toml tests/torch/ranks.py tests/torch/backend.py tests/torch/coalescing.py \
 	tests/torch/lifecycle.py tests/torch/faults.py tests/torch/mesh.py tests/torch/tools.py
 EXTRA_DIST += tests/torch/security.py tests/torch/cache.py tests/torch/compress.py tests/torch/compress_sharded.py \
-	tests/torch/zero.py tests/torch/zero_modules.py tests/torch/zero_faces.py tests/torch/zero_models.py tests/torch/zero_more.py tests/torch/zero_guide.py \
+	tests/torch/zero.py tests/torch/zero_modules.py tests/torch/zero_faces.py tests/torch/zero_saves.py tests/torch/zero_models.py tests/torch/zero_more.py tests/torch/zero_guide.py \
 	tests/torch/zero_activations.py tests/torch/zero_training.py \
 	tests/torch/convergence_smoke.py tests/bench/convergence.py tests/bench/line_plot.py tests/bench/bench_zero.py tests/bench/bench_activations.py
 check-torch: all

@@ -3,14 +3,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from . import _library
 from ._library import Error
+from ._progress import Progress
 
 if TYPE_CHECKING:
     from ._engine import Engine
@@ -46,18 +50,62 @@ def save(engine: Engine, folder: str, tag: str, client_state: Mapping[str, Any] 
     engine.core.lib.call("weft_zero_save", engine.core.handle, os.fsencode(folder), tag.encode(), ctypes.byref(options))
 
 
-def wait(engine: Engine) -> None:
+def write_whole(engine: Engine, state: Mapping[str, Any], path: str) -> None:
+    """Rank 0 writes a file as a whole or not at all, and durably; all ranks raise if it cannot. Collective."""
+    failed = torch.zeros(1, dtype=torch.int32)
+    problem: Exception | None = None
+    if engine.core.comm.rank == 0:
+        try:
+            _replace(state, path)
+        except Exception as caught:  # the others wait for what is broadcast
+            problem = caught
+            failed[0] = 1
+    engine.core.comm.broadcast(failed)
+    if problem is not None:
+        raise problem
+    if failed[0]:
+        raise Error(f"weft.zero: rank 0 could not write {path}")
+
+
+def _replace(state: Mapping[str, Any], path: str) -> None:
+    folder = os.path.dirname(path) or "."
+    os.makedirs(folder, exist_ok=True)
+    temporary = os.path.join(folder, f".{os.path.basename(path)}.weft-{os.getpid()}")
+    try:
+        with open(temporary, "wb") as file:
+            torch.save(state, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def wait(engine: Engine, what: str, progress: bool) -> None:
     """Until it is complete on all ranks."""
-    engine.core.lib.call("weft_zero_save_wait", engine.core.handle, _NEVER, None)
+    with Progress(engine.core, what, progress):
+        engine.core.lib.call("weft_zero_save_wait", engine.core.handle, _NEVER, None)
 
 
-def load(engine: Engine, folder: str, tag: str | None, weights: bool) -> tuple[str | None, dict[str, Any] | None]:
+def load(
+    engine: Engine, folder: str, tag: str | None, weights: bool, progress: bool
+) -> tuple[str | None, dict[str, Any] | None]:
     """Load, and put what Python knows back to its places."""
     core = engine.core
     info = _library.LoadInfo(ctypes.sizeof(_library.LoadInfo))
     flags = (_LOAD_OLDER if tag is None else 0) | (_LOAD_WEIGHTS if weights else 0)
+    path = os.path.join(folder, tag) if tag else folder
     try:
-        core.lib.call("weft_zero_load", core.handle, os.fsencode(folder), tag.encode() if tag else None, flags, ctypes.byref(info))
+        with Progress(core, f"loading {path}", progress):
+            core.lib.call("weft_zero_load", core.handle, os.fsencode(folder), tag.encode() if tag else None, flags,
+                          ctypes.byref(info))  # fmt: skip
     except Error as problem:
         if tag is None and problem.name == "WEFT_ENOTFOUND":
             return None, None

@@ -50,6 +50,7 @@ class Engine(nn.Module):
         self.module, self.optimizer, self.lr_scheduler = core.module, optimizer, lr_scheduler
         self.core, self.settings = core, core.settings
         self.micro_steps = self.global_steps = self.skipped_steps = 0
+        self._saving = "nothing"
         self._boundary: bool | None = None
         self._syncing = True
 
@@ -198,14 +199,24 @@ class Engine(nn.Module):
         """As weft.zero.full_state_dict, of the model."""
         return full_state_dict(self.module, dtype, every_rank)
 
-    def save_16bit_model(self, save_dir: str | os.PathLike[str], save_filename: str = "pytorch_model.bin") -> bool:
-        """Write the model's full weights, in its own types, into one file. Collective; rank 0 writes."""
-        state = self.full_state_dict()
-        if self.core.comm.rank == 0:
-            os.makedirs(save_dir, exist_ok=True)
-            torch.save(state, os.path.join(save_dir, save_filename))
-        self.core.comm.barrier()
+    def save_16bit_model(self, save_dir: str | os.PathLike[str], save_filename: str = "pytorch_model.bin",
+                         exclude_frozen_parameters: bool = False) -> bool:  # fmt: skip
+        """Write the model's full weights, in its own types, into one file. Collective; rank 0 writes.
+
+        The file appears, or takes the place of another, when it is complete.
+
+        Args:
+            save_dir: made if it does not exist.
+            save_filename: in it.
+            exclude_frozen_parameters: without those that do not require a gradient.
+        """
+        state = full_state_dict(self.module, exclude_frozen_parameters=exclude_frozen_parameters)
+        _checkpoint.write_whole(self, state, os.path.join(save_dir, save_filename))
         return True
+
+    def prepare_checkpoint(self) -> None:
+        """Get the memory for the copy that save_checkpoint makes, in the background, so that the first one does not. Collective."""
+        self.core.lib.call("weft_zero_save_prepare", self.core.handle)
 
     def save_checkpoint(
         self,
@@ -215,6 +226,7 @@ class Engine(nn.Module):
         *,
         wait: bool = True,
         keep: int = 0,
+        progress: bool = True,
     ) -> bool:
         """Save weights, moments, the loss scale, the scheduler and counters as a version of a folder. Collective.
 
@@ -224,29 +236,37 @@ class Engine(nn.Module):
             client_state: what load_checkpoint returns, of rank 0; JSON can express it.
             wait: False returns while it is written; wait_for_checkpoint() tells how that went.
             keep: versions that stay, with the new one; 0: all.
+            progress: with wait, rank 0 says on standard error how far it is when it takes more than two seconds.
+
+        Raises:
+            Error: it failed; or the one before did, for which nobody has waited: this one has not begun then.
         """
-        _checkpoint.save(self, os.fspath(save_dir), tag or f"global_step{self.global_steps}", client_state, keep)
+        tag = tag or f"global_step{self.global_steps}"
+        self._saving = os.path.join(save_dir, tag)
+        _checkpoint.save(self, os.fspath(save_dir), tag, client_state, keep)
         if wait:
-            self.wait_for_checkpoint()
+            self.wait_for_checkpoint(progress)
         return True
 
-    def wait_for_checkpoint(self) -> None:
-        """Wait until the newest save_checkpoint is complete; raises Error if it failed."""
-        _checkpoint.wait(self)
+    def wait_for_checkpoint(self, progress: bool = True) -> None:
+        """Wait until the newest save_checkpoint is complete; raises Error if it failed. progress: as for save_checkpoint."""
+        _checkpoint.wait(self, f"saving {self._saving}", progress)
 
     def load_checkpoint(self, load_dir: str | os.PathLike[str], tag: str | None = None, *,
-                        load_module_only: bool = False) -> tuple[str | None, dict[str, Any] | None]:  # fmt: skip
+                        load_module_only: bool = False,
+                        progress: bool = True) -> tuple[str | None, dict[str, Any] | None]:  # fmt: skip
         """Take a version that any number of ranks has saved in any stage; buffers of the model are not in it. Collective.
 
         Args:
             load_dir: as for save_checkpoint.
             tag: its name; None: the newest that is complete.
             load_module_only: weights alone.
+            progress: rank 0 says on standard error how far it is when it takes more than two seconds.
 
         Returns:
             Its folder and the client_state; None and None where there is none and no tag was given.
         """
-        return _checkpoint.load(self, os.fspath(load_dir), tag, load_module_only)
+        return _checkpoint.load(self, os.fspath(load_dir), tag, load_module_only, progress)
 
     def stats(self) -> dict[str, int]:
         """Bytes by class and nanoseconds by cause on this rank: weft_zero_stats of weft/weft_zero.h."""

@@ -127,6 +127,12 @@ class SaveInfo(ctypes.Structure):
     _fields_ = [("bytes", _size), *((n, ctypes.c_uint64) for n in ("state_bytes", "written_bytes", "snapshot_ns", "total_ns"))]
 
 
+class SaveStatus(ctypes.Structure):
+    """weft_zero_save_status."""
+
+    _fields_ = [("bytes", _size), ("phase", _int), ("done_bytes", ctypes.c_uint64), ("total_bytes", ctypes.c_uint64)]
+
+
 class LoadInfo(ctypes.Structure):
     """weft_zero_load_info."""
 
@@ -179,6 +185,8 @@ _ZERO: dict[str, tuple[Any, list[Any]]] = {
     "weft_zero_loss_scale": (_int, [_pointer, ctypes.POINTER(_double)]),
     "weft_zero_get_stats": (_int, [_pointer, ctypes.POINTER(Stats)]),
     "weft_zero_save": (_int, [_pointer, _text, _text, ctypes.POINTER(SaveOptions)]),
+    "weft_zero_save_prepare": (_int, [_pointer]),
+    "weft_zero_save_progress": (_int, [_pointer, ctypes.POINTER(SaveStatus)]),
     "weft_zero_save_wait": (_int, [_pointer, ctypes.c_uint64, ctypes.POINTER(SaveInfo)]),
     "weft_zero_load": (_int, [_pointer, _text, _text, ctypes.c_uint, ctypes.POINTER(LoadInfo)]),
     "weft_zero_ds_config_read": (_int, [_text, _text, _int, _pointer, ctypes.POINTER(_pointer)]),

@@ -73,13 +73,16 @@ def register_external_parameter(module: nn.Module, parameter: torch.Tensor) -> N
     core.passes.open_in(module, [core.params[number].unit])
 
 
-def full_state_dict(model: nn.Module, dtype: torch.dtype | None = None, every_rank: bool = False) -> dict[str, torch.Tensor]:
+def full_state_dict(
+    model: nn.Module, dtype: torch.dtype | None = None, every_rank: bool = False, exclude_frozen_parameters: bool = False
+) -> dict[str, torch.Tensor]:
     """What model.state_dict() has, with whole parameters. Collective.
 
     Args:
         model: of an engine of weft.zero.
         dtype: of the parameters, float32 for the master weights; None: their own.
         every_rank: False: other ranks than 0 get an empty dictionary, and need no memory for it.
+        exclude_frozen_parameters: without those that do not require a gradient. The same on all ranks.
 
     Returns:
         Copies, in the order of model.state_dict(), tied parameters under each of their names.
@@ -90,6 +93,8 @@ def full_state_dict(model: nn.Module, dtype: torch.dtype | None = None, every_ra
     for name, tensor in model.named_parameters(remove_duplicate=False):
         core, number = engine_of(tensor)
         here = every_rank or core.comm.rank == 0
+        if exclude_frozen_parameters and not tensor.requires_grad:
+            continue
         if tensor not in whole:
             whole[tensor] = core.get_values(number, WEIGHT, dtype or core.params[number].dtype, here)
         values = whole[tensor]
