@@ -119,7 +119,8 @@ class _Call:
     function: Callable[..., Any]
     spec: pytree.TreeSpec
     leaves: list[Any]  # arguments that are no tensors; None for tensors
-    segment: list[_Call]
+    before: _Call | None  # in its segment, None: it is the first. The other way there is no reference, so that none is a cycle
+    length: int  # of the segment up to this call
     chained: dict[int, int]  # which tensors, by number among tensors, the call before has returned, and as which output
     kept: dict[int, Kept] = field(default_factory=dict)
     again: Kept | None = None  # outputs of the call before, computed again
@@ -164,11 +165,13 @@ def _input(call: _Call, number: int, keeper: Keeper, last: bool = True) -> torch
     if number not in call.chained:
         return keeper.get(call.kept[number])
     if call.again is None:
-        at = call.segment.index(call)
-        first = max(i for i in range(at + 1) if i == 0 or call.segment[i].again is not None)
-        for i in range(first, at):
-            again = _call_again(call.segment[i], keeper)
-            call.segment[i + 1].again = kept = Kept(again)
+        lacking = [call]
+        while (before := lacking[-1].before) is not None and before.before is not None and before.again is None:
+            lacking.append(before)
+        for one in reversed(lacking):
+            assert one.before is not None
+            again = _call_again(one.before, keeper)
+            one.again = kept = Kept(again)
             keeper.count(kept, sum(t.numel() * t.element_size() for t in again))
     assert call.again is not None
     tensor = call.again.what[call.chained[number]]
@@ -194,7 +197,7 @@ class _Chain:
         self._returned: list[tuple[weakref.ref[torch.Tensor], int]] = []  # by the last call; with versions
 
     def _chained(self, tensors: Sequence[torch.Tensor], last: _Call | None) -> dict[int, int]:
-        if last is None or len(last.segment) >= self.every:
+        if last is None or last.length >= self.every:
             return {}
         found = {}
         for number, tensor in enumerate(tensors):
@@ -210,10 +213,10 @@ class _Chain:
         tensors = [leaf for leaf in flat if isinstance(leaf, torch.Tensor)]
         last = self._last() if self._last is not None else None
         chained = self._chained(tensors, last)
-        segment = last.segment if chained and last is not None else []
-        call = _Call(function, spec, [_TENSOR if isinstance(leaf, torch.Tensor) else leaf for leaf in flat], segment, chained)
+        before = last if chained else None
+        leaves = [_TENSOR if isinstance(leaf, torch.Tensor) else leaf for leaf in flat]
+        call = _Call(function, spec, leaves, before, before.length + 1 if before else 1, chained)
         if self.every > 1:
-            segment.append(call)
             call.random = torch.get_rng_state()
             call.autocast = (torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"))
         coming = list(range(len(tensors)))

@@ -315,8 +315,8 @@ def initialize(
             threads, gather_codec, reduce_codec, shard_ranks, offload_folder and what else of weft_zero_config begins so.
         auto: what "auto" in the configuration stands for: hidden_size, train_batch_size, micro_batch_size, accumulation_steps,
             warmup_steps, total_steps, lr, beta1, beta2, eps, weight_decay, clip, fp16, bf16. Without it hidden_size is
-            model.config's, fp16 and bf16 are as the model's parameters, the optimizer's are those that were passed, and clip is 1. Of
-            batch sizes that are "auto", one is enough: accumulation is 1 then.
+            model.config's, fp16 and bf16 are as the model's parameters, the optimizer's are those that were passed, and clip is 1.
+            Of batch sizes that are "auto", one is enough: accumulation is 1 then.
         hypers: lr=…, weight_decay=… for an optimizer by name.
 
     Raises:

@@ -10,6 +10,7 @@ import threading
 import time
 import weakref
 import zlib
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as Late
@@ -176,6 +177,8 @@ class File(Keeper):
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="weft.zero.activations")
         self._lock = threading.Lock()
         self._free: list[tuple[int, int]] = []  # places in the file: offset and length, by offset, none beside another
+        # Places that have become free: at any time, also inside of _room, so that nothing may be locked or changed then.
+        self._given_back: deque[tuple[int, int]] = deque()
         self._end = 0
         self._stack: list[weakref.ref[_Stored]] = []
         self._writing: list[_Stored] = []
@@ -188,6 +191,8 @@ class File(Keeper):
         """A place in the file: its offset, and how long it is."""
         room = -(-max(size, 1) // self.ALIGN) * self.ALIGN
         with self._lock:
+            while self._given_back:
+                self._take_back(*self._given_back.popleft())
             for i, (offset, length) in enumerate(self._free):
                 if length >= room:
                     self._free[i : i + 1] = [(offset + room, length - room)] if length > room else []
@@ -201,17 +206,18 @@ class File(Keeper):
         self._end = offset + room
         return offset, room
 
+    def _take_back(self, begin: int, length: int) -> None:
+        i, end = bisect.bisect(self._free, (begin, 0)), begin + length
+        if i < len(self._free) and self._free[i][0] == end:
+            end += self._free.pop(i)[1]
+        if i and sum(self._free[i - 1]) == begin:
+            i -= 1
+            begin = self._free.pop(i)[0]
+        self._free.insert(i, (begin, end - begin))
+
     def _release(self, stored: _Stored) -> None:
         def free(_done: Any = None) -> None:
-            with self._lock:
-                i = bisect.bisect(self._free, (stored.offset, 0))
-                begin, end = stored.offset, stored.offset + stored.room
-                if i < len(self._free) and self._free[i][0] == end:
-                    end += self._free.pop(i)[1]
-                if i and sum(self._free[i - 1]) == begin:
-                    i -= 1
-                    begin = self._free.pop(i)[0]
-                self._free.insert(i, (begin, end - begin))
+            self._given_back.append((stored.offset, stored.room))
 
         busy = next((f for f in (stored.written, stored.read) if f is not None and not f.done()), None)
         if busy is None:
