@@ -109,6 +109,12 @@ PKG_CHECK_MODULES([ZSTD], [libzstd >= 1.5], [have_zstd=yes],
   [have_zstd=no
    AC_MSG_WARN([libzstd was not found: there will be no codec lossless (Debian package libzstd-dev)])])
 AM_CONDITIONAL([HAVE_ZSTD], [test "x$have_zstd" = xyes])
+
+# So is start-up through PMIx.
+PKG_CHECK_MODULES([PMIX], [pmix >= 3.0], [have_pmix=yes],
+  [have_pmix=no
+   AC_MSG_NOTICE([libpmix was not found: ranks under mpirun and srun meet by the environment (Debian package libpmix-dev)])])
+AM_CONDITIONAL([HAVE_PMIX], [test "x$have_pmix" = xyes])
 # Only the tests need CUnit.
 PKG_CHECK_MODULES([CUNIT], [cunit], [have_cunit=yes],
   [have_cunit=no

@@ -29,7 +29,7 @@ extern "C" {
 #define WEFT_PLUGIN_SYMBOL "weft_plugin"
 #define WEFT_LINE_BYTES 64
 
-enum weft_plugin_kind { WEFT_PLUGIN_TRANSPORT = 1, WEFT_PLUGIN_DEVICE = 2, WEFT_PLUGIN_CODEC = 3 };
+enum weft_plugin_kind { WEFT_PLUGIN_TRANSPORT = 1, WEFT_PLUGIN_DEVICE = 2, WEFT_PLUGIN_CODEC = 3, WEFT_PLUGIN_MANAGER = 4 };
 
 enum weft_log_level { WEFT_LOG_ERROR = 1, WEFT_LOG_WARN, WEFT_LOG_INFO, WEFT_LOG_DEBUG, WEFT_LOG_TRACE };
 
@@ -624,6 +624,38 @@ struct weft_codec_ops {
 
 #define WEFT_TRANSPORT_NAME_MAX 15 /* letters of a transport's name */
 
+/* ---- Process managers --------------------------------------------------------------------------------------
+ * A process manager (PMIx, PMI) has started the ranks of a job, knows who they are, and carries a few bytes between them before
+ * they can reach each other: where rank 0 listens, and the job's secret. libweft loads a manager for the whole process, and uses it
+ * once, for the first communicator that is made of the environment; calls come one at a time, from any thread. It must not keep the
+ * job's other ranks from going on when one of them ends. */
+
+/* What the manager knows of this process. */
+struct weft_manager_job {
+    int rank, nranks;
+    int local_rank, local_nranks; /* on this host; -1: it does not say */
+    char name[64];                /* of the job: the same on all ranks, another one for every other job of this manager */
+};
+
+struct weft_manager_ops {
+    size_t bytes;
+    /* Was this process started by such a manager? A look at the environment, and no more; secure_getenv of what a program with more
+     * rights than its caller must not follow. 1 or 0. */
+    int (*started)(const struct weft_host *host);
+    /* Meet the manager; `job` has been cleared. WEFT_ETIMEDOUT: it does not answer. */
+    weft_status (*join)(const struct weft_host *host, const void *settings, uint64_t deadline_ns, struct weft_manager_job *job,
+                        void **session);
+    /* A text of this rank's, without spaces, for all to see after the fence. It may be a secret: it goes to the job's processes
+     * only, and is neither logged nor kept in a file that others can read. */
+    weft_status (*put)(void *session, const char *key, const char *value);
+    /* Until all ranks of the job have come here. WEFT_ETIMEDOUT: some have not. */
+    weft_status (*fence)(void *session, uint64_t deadline_ns);
+    /* What a rank has put; WEFT_EPROTO: nothing, or more than `capacity` bytes with the end. */
+    weft_status (*get)(void *session, int rank, const char *key, uint64_t deadline_ns, char *value, size_t capacity);
+    /* Bounded; after any failure, too. */
+    void (*leave)(void *session);
+};
+
 struct weft_plugin {
     uint32_t abi;                 /* WEFT_PLUGIN_ABI */
     uint32_t bytes;               /* sizeof(struct weft_plugin) */
@@ -634,7 +666,7 @@ struct weft_plugin {
     size_t settings_bytes;
     uint32_t caps;                /* what open() may enable; WEFT_CAP_* */
     int priority;                 /* among transports that reach a peer the highest wins: shm 100, verbs 80, ucx 60, tcp 10 */
-    const void *ops;              /* struct weft_transport_ops, _device_ops or _codec_ops, by kind */
+    const void *ops;              /* struct weft_transport_ops, _device_ops, _codec_ops or _manager_ops, by kind */
     uint32_t info_bits;           /* of weft_xfer.imm that travel: 0 to 32; a transport with WEFT_CAP_INFO need not say */
 };
 

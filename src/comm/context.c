@@ -13,6 +13,7 @@
 #include "comm/comm.h"
 #include <weft/weft_client.h>
 #include "net/bootstrap_key.h"
+#include "net/manager.h"
 
 #define MAX_WORKERS 256
 
@@ -122,6 +123,7 @@ static weft_status open_context(struct weft_context *ctx, const weft_context_con
     WI_TRY(wi_node_id(ctx->bootstrap.node_id, &ctx->node));
     WI_TRY(wi_transports_open(ctx->settings, ctx->lib.transports, ctx->lib.plugin_path, ctx->bootstrap.interfaces,
                               &ctx->transports));
+    ctx->bootstrap.host = &ctx->transports->host;
     WI_TRY(read_codec(ctx->lib.compress, &ctx->codec)); /* which a plugin may have */
     wi_settings_check_unknown(ctx->settings);
     wi_settings_key_misspelt(ctx->settings, ctx->key_misspelt, sizeof ctx->key_misspelt);
@@ -296,9 +298,23 @@ weft_status weft_context_settings(weft_context *ctx, weft_setting_fn fn, void *a
     return WEFT_SUCCESS;
 }
 
+struct visit {
+    weft_plugin_fn fn;
+    void *arg;
+};
+
+static void visit_manager(void *arg, const struct weft_plugin *plugin, const char *path)
+{
+    const struct visit *visit = arg;
+    weft_plugin_info loaded = {sizeof loaded, "manager", plugin->name, path, NULL};
+
+    visit->fn(visit->arg, &loaded);
+}
+
 weft_status weft_context_plugins(weft_context *ctx, weft_plugin_fn fn, void *arg)
 {
     const struct weft_plugin *codec;
+    struct visit visit = {fn, arg};
 
     WI_TRY(wi_context_check(ctx, "context_plugins"));
     if (!fn)
@@ -313,6 +329,7 @@ weft_status weft_context_plugins(weft_context *ctx, weft_plugin_fn fn, void *arg
             weft_plugin_info kept = {sizeof kept, "codec", codec->name, wi_codec_path(codec), NULL};
             fn(arg, &kept);
         }
+    wi_manager_visit(visit_manager, &visit);
     for (const struct wi_refused_plugin *r = ctx->transports->refused; r; r = r->next) {
         const char *slash = strrchr(r->path, '/');
         weft_plugin_info refused = {sizeof refused, "", slash ? slash + 1 : r->path, r->path, r->why};

@@ -6,9 +6,9 @@
  *
  * Providers
  *   env      who am I, from the first launcher found: WEFT_RANK/WEFT_NRANKS (weft-run), torchrun (RANK, WORLD_SIZE,
- *            LOCAL_RANK, MASTER_ADDR, MASTER_PORT, TORCHELASTIC_RUN_ID), Open MPI (OMPI_COMM_WORLD_*), PMI-1 (PMI_FD, PMI_RANK,
- *            PMI_SIZE: MPICH's hydra; the wire protocol itself is spoken), SLURM (SLURM_PROCID, SLURM_NTASKS, …). None:
- *            a job of one rank.
+ *            LOCAL_RANK, MASTER_ADDR, MASTER_PORT, TORCHELASTIC_RUN_ID), a process manager that was loaded (PMIx; manager.h),
+ *            Open MPI (OMPI_COMM_WORLD_*), PMI-1 (PMI_FD, PMI_RANK, PMI_SIZE: MPICH's hydra; the wire protocol itself is
+ *            spoken), SLURM (SLURM_PROCID, SLURM_NTASKS, …). None: a job of one rank.
  *   id       128-byte unique id: listener address, port and a random secret; rank 0 (its creator) serves.
  *   file     a path on a shared filesystem.
  *   oob      the caller's all-gather.
@@ -45,10 +45,12 @@ struct wi_bootstrap_settings {
     const char *job_key;          /* WEFT_JOB_KEY: "set" or empty; the key itself is read where it stands */
     int insecure;                 /* WEFT_INSECURE: several hosts without a key */
     const char *job;              /* WEFT_JOB: a name that keeps jobs apart */
+    const char *manager;          /* WEFT_MANAGER: auto, none, or a process manager's name */
     /* What weft-run says, as text; NULL: look into the environment. */
     const char *rank, *nranks, *local_rank, *local_nranks; /* WEFT_RANK, WEFT_NRANKS, WEFT_LOCAL_RANK, WEFT_LOCAL_NRANKS */
     const char *store_fd;         /* WEFT_STORE_FD: rank 0's inherited listening socket */
     const char *node_id;          /* WEFT_NODE_ID, for wi_node_id */
+    const struct weft_host *host; /* no setting: for process managers; NULL without a context */
 };
 /* Rows without a module part: read them with module "". */
 extern const struct weft_setting wi_bootstrap_setting_rows[];

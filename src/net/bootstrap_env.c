@@ -11,8 +11,8 @@
 #include "base/trusted_path.h"
 #include "net/bootstrap_key.h"
 #include "net/bootstrap_mesh.h"
-#include "net/bootstrap_pmi.h"
 #include "net/env.h"
+#include "net/manager.h"
 
 static weft_status env_server(const struct wi_boot_config *config, int listen_fds[2], struct wi_store_server **server)
 {
@@ -52,8 +52,8 @@ static weft_status env_meet(const struct wi_bootstrap_settings *s, const struct 
                             const struct wi_job_key *key, struct wi_boot_config *config, uint64_t deadline_ns)
 {
     int listen_fds[2] = {-1, -1};
-    if (env->launcher == WI_ENV_PMI)
-        WI_TRY(wi_boot_pmi_meet(s, env, key, deadline_ns, config, listen_fds));
+    if (env->launcher == WI_ENV_MANAGER)
+        WI_TRY(wi_manager_config(s, env, key, deadline_ns, config, listen_fds));
     else if (env->rank == 0)
         WI_TRY(env_listen(config, deadline_ns, &listen_fds[0]));
     return env->rank == 0 ? env_server(config, listen_fds, &config->server) : WEFT_SUCCESS;
@@ -71,7 +71,7 @@ static void insecure_warn(const struct wi_env *env)
             env->job);
 }
 
-/* Where the key comes from when none is configured. PMI's process manager carries one. */
+/* Where the key comes from when none is configured. A process manager carries one. */
 static weft_status env_key(const struct wi_bootstrap_settings *s, struct wi_env *env, struct wi_job_key *key,
                            struct wi_boot_config *config, uint64_t deadline_ns)
 {
@@ -79,7 +79,7 @@ static weft_status env_key(const struct wi_bootstrap_settings *s, struct wi_env 
     WI_TRY(wi_job_key_read(s, alone || env->one_host ? WI_JOB_KEY_MAY : WI_JOB_KEY_MUST, deadline_ns, key));
     memcpy(config->job_key, key->bytes, sizeof(config->job_key));
     config->has_secret = key->configured;
-    if (config->has_secret || (env->launcher == WI_ENV_PMI && !alone))
+    if (config->has_secret || (env->launcher == WI_ENV_MANAGER && !alone))
         return WEFT_SUCCESS;
     if (alone || env->one_host) {
         config->has_secret = 1;
@@ -106,7 +106,7 @@ weft_status wi_bootstrap_env(const struct wi_bootstrap_settings *s, uint64_t dea
 {
     struct wi_env env;
     struct wi_job_key key;
-    WI_TRY(wi_env_read(s, &env));
+    WI_TRY(wi_env_read(s, deadline_ns, &env));
     struct wi_boot_config config = {.rank = env.rank,
                                     .nranks = env.nranks,
                                     .local_rank = env.local_rank,

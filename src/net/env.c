@@ -9,6 +9,7 @@
 #include "base/settings.h"
 #include "base/status.h"
 #include "net/env.h"
+#include "net/manager.h"
 
 #define CANDIDATE_PORTS 16
 #define NRANKS_MAX (1 << 20)
@@ -145,7 +146,7 @@ static weft_status env_torch(const struct wi_bootstrap_settings *s, struct wi_en
     return WEFT_SUCCESS;
 }
 
-static weft_status env_pmi(struct wi_env *env)
+weft_status wi_env_pmi(struct wi_env *env)
 {
     const char *job = wi_env_get("PMI_JOBID");
     WI_TRY(wi_env_ranks(env, "PMI_RANK", "PMI_SIZE"));
@@ -170,7 +171,20 @@ static weft_status env_half(void)
     return WEFT_SUCCESS;
 }
 
-static weft_status env_launcher(const struct wi_bootstrap_settings *s, struct wi_env *env)
+static weft_status env_manager(const struct wi_bootstrap_settings *s, uint64_t deadline_ns, struct wi_env *env)
+{
+    struct weft_manager_job job;
+    WI_TRY(wi_manager_meet(env->manager, s, deadline_ns, &job));
+    env->rank = job.rank;
+    env->nranks = job.nranks;
+    env->local_rank = job.local_rank;
+    env->local_nranks = job.local_nranks;
+    env->one_host = job.local_nranks == job.nranks;
+    memcpy(env->job, job.name, sizeof(env->job));
+    return WEFT_SUCCESS;
+}
+
+static weft_status env_launcher(const struct wi_bootstrap_settings *s, uint64_t deadline_ns, struct wi_env *env)
 {
     if (given(s->rank, "WEFT_RANK") || given(s->nranks, "WEFT_NRANKS")) {
         env->launcher = WI_ENV_WEFT;
@@ -180,13 +194,19 @@ static weft_status env_launcher(const struct wi_bootstrap_settings *s, struct wi
         env->launcher = WI_ENV_TORCH;
         return env_torch(s, env);
     }
+    WI_TRY(wi_manager_find(s, &env->manager));
+    if (env->manager && env->manager != &wi_manager_pmi) {
+        env->launcher = WI_ENV_MANAGER;
+        return env_manager(s, deadline_ns, env);
+    }
     if (getenv("OMPI_COMM_WORLD_RANK") || getenv("OMPI_COMM_WORLD_SIZE")) {
         env->launcher = WI_ENV_OPENMPI;
+        env->manager = NULL;
         return wi_env_openmpi(env);
     }
-    if (secure_getenv("PMI_FD") && (getenv("PMI_RANK") || getenv("PMI_SIZE"))) {
-        env->launcher = WI_ENV_PMI;
-        return env_pmi(env);
+    if (env->manager) {
+        env->launcher = WI_ENV_MANAGER;
+        return wi_env_pmi(env);
     }
     if (getenv("SLURM_PROCID")) {
         env->launcher = WI_ENV_SLURM;
@@ -242,19 +262,19 @@ static weft_status env_store(const struct wi_bootstrap_settings *s, struct wi_en
     } else {
         wi_rendezvous_derive_ports(r, env->job, r->nports + CANDIDATE_PORTS);
     }
-    if (env->nranks > 1 && env->launcher != WI_ENV_PMI && !r->host[0] && !r->local[0])
+    if (env->nranks > 1 && env->launcher != WI_ENV_MANAGER && !r->host[0] && !r->local[0])
         return wi_fail(WEFT_ECONFIG, "the launcher does not say where rank 0 runs: set WEFT_STORE_ADDR to its host");
     return WEFT_SUCCESS;
 }
 
-weft_status wi_env_read(const struct wi_bootstrap_settings *s, struct wi_env *env)
+weft_status wi_env_read(const struct wi_bootstrap_settings *s, uint64_t deadline_ns, struct wi_env *env)
 {
     memset(env, 0, sizeof(*env));
     env->local_rank = env->local_nranks = env->pmi_fd = -1;
     env->hint = "";
     wi_rendezvous_init(&env->rendezvous);
     env->rendezvous.interfaces = s->interfaces && *s->interfaces ? s->interfaces : NULL;
-    WI_TRY(env_launcher(s, env));
+    WI_TRY(env_launcher(s, deadline_ns, env));
     if (s->job && *s->job)
         wi_env_job(env, "%s", s->job);
     return env_store(s, env);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* This process's rank and job, as the launcher's environment says. Reading only: nothing here opens a socket. */
+/* This process's rank and job, as the launcher's environment says, or the process manager that the environment tells of. */
 #ifndef WI_NET_ENV_H
 #define WI_NET_ENV_H
 
@@ -7,7 +7,7 @@
 #include "net/rendezvous.h"
 
 enum wi_env_launcher {
-    WI_ENV_SINGLE, WI_ENV_WEFT, WI_ENV_TORCH, WI_ENV_OPENMPI, WI_ENV_PMI, WI_ENV_SLURM
+    WI_ENV_SINGLE, WI_ENV_WEFT, WI_ENV_TORCH, WI_ENV_OPENMPI, WI_ENV_MANAGER, WI_ENV_SLURM
 };
 
 struct wi_env {
@@ -16,12 +16,14 @@ struct wi_env {
     int one_host;                  /* all ranks are on this host: the launcher, or a loopback address, says so */
     char job[64];
     struct wi_rendezvous rendezvous;
-    int pmi_fd;                    /* WI_ENV_PMI */
+    const struct weft_plugin *manager; /* WI_ENV_MANAGER: which */
+    int pmi_fd;                    /* of PMI-1 */
     const char *hint;              /* what to look at when ranks do not come */
 };
 
-/* The first launcher found. WEFT_ECONFIG names the variable and its value. */
-weft_status wi_env_read(const struct wi_bootstrap_settings *s, struct wi_env *env);
+/* The first launcher found. A loaded process manager is met here (net/manager.h); else nothing is opened. WEFT_ECONFIG names the
+ * variable and its value. */
+weft_status wi_env_read(const struct wi_bootstrap_settings *s, uint64_t deadline_ns, struct wi_env *env);
 /* Meet at local sockets only, whatever port was named (it keeps jobs apart still). */
 void wi_env_meet_locally(struct wi_env *env);
 /* Several hosts and no key: WEFT_ECONFIG with what to type for the launcher. */
@@ -34,6 +36,7 @@ weft_status wi_env_ranks(struct wi_env *env, const char *rank_name, const char *
 weft_status wi_env_locals(struct wi_env *env, const char *rank_name, const char *nranks_name);
 void wi_env_job(struct wi_env *env, const char *format, ...) __attribute__((format(printf, 2, 3)));
 weft_status wi_env_openmpi(struct wi_env *env);
+weft_status wi_env_pmi(struct wi_env *env);
 weft_status wi_env_slurm(struct wi_env *env);
 const char *wi_env_get(const char *name); /* NULL when unset or empty */
 

@@ -12,11 +12,12 @@ libweft_sources += \
 	src/net/bootstrap_key.c src/net/bootstrap_key.h \
 	src/net/bootstrap_mesh.c src/net/bootstrap_mesh.h \
 	src/net/bootstrap_oob.c \
-	src/net/bootstrap_pmi.c src/net/bootstrap_pmi.h \
 	src/net/env.c src/net/env.h \
 	src/net/env_cluster.c \
 	src/net/half_open.c src/net/half_open.h \
 	src/net/local_key.c src/net/local_key.h \
+	src/net/manager.c src/net/manager.h \
+	src/net/manager_pmi.c \
 	src/net/node_id.c \
 	src/net/pmi.c src/net/pmi.h \
 	src/net/rendezvous.c src/net/rendezvous.h \

@@ -23,6 +23,7 @@
 #include "base/trusted_path.h"
 #include "compress/codec.h"
 #include "net/channel.h"
+#include "net/manager.h"
 
 extern const struct weft_plugin weft_plugin_shm;
 extern const struct weft_plugin weft_plugin_tcp;
@@ -159,7 +160,8 @@ static weft_status check_plugin(const struct weft_plugin *p)
                        p->abi > WEFT_PLUGIN_ABI ? "use a newer libweft" : "build it again with this weft_plugin.h");
     if (p->bytes < offsetof(struct weft_plugin, ops) + sizeof p->ops || !p->name || !p->ops)
         return wi_fail(WEFT_EPLUGIN, "its description is too short (%u bytes) or lacks a name or ops", p->bytes);
-    if (p->kind != WEFT_PLUGIN_TRANSPORT && p->kind != WEFT_PLUGIN_DEVICE && p->kind != WEFT_PLUGIN_CODEC)
+    if (p->kind != WEFT_PLUGIN_TRANSPORT && p->kind != WEFT_PLUGIN_DEVICE && p->kind != WEFT_PLUGIN_CODEC &&
+        p->kind != WEFT_PLUGIN_MANAGER)
         return wi_fail(WEFT_EPLUGIN, "its kind, %d, is not known to this library", (int)p->kind);
     if (p->kind == WEFT_PLUGIN_TRANSPORT && strlen(p->name) > WEFT_TRANSPORT_NAME_MAX)
         return wi_fail(WEFT_EPLUGIN, "its name, %s, has more than %d letters, and ranks could not exchange it", p->name,
@@ -381,6 +383,28 @@ static weft_status add_codec(const struct weft_plugin *plugin, const char *path,
     return WEFT_SUCCESS;
 }
 
+static weft_status add_manager(struct wi_settings *settings, const struct weft_plugin *plugin, const char *path,
+                               int *added)
+{
+    char module[32];
+    void *values = NULL;
+    weft_status st = WEFT_SUCCESS;
+
+    *added = 0;
+    if (plugin->settings) {
+        values = wi_calloc(1, plugin->settings_bytes);
+        if (!values)
+            return wi_fail(WEFT_ENOMEM, "settings of process manager %s", plugin->name);
+        upper(module, sizeof module, plugin->name);
+        st = wi_settings_read(settings, module, plugin->settings, values);
+    }
+    if (st >= 0)
+        st = wi_manager_add(plugin, values, path, added);
+    if (!*added)
+        wi_free(values);
+    return st;
+}
+
 static weft_status open_plugin(struct wi_transports *t, struct wi_settings *settings, const char *wanted,
                                const struct weft_plugin *plugin, const char *path, void *handle, int *added)
 {
@@ -390,6 +414,8 @@ static weft_status open_plugin(struct wi_transports *t, struct wi_settings *sett
     WI_TRY(check_plugin(plugin));
     if (plugin->kind == WEFT_PLUGIN_CODEC)
         return add_codec(plugin, path, added);
+    if (plugin->kind == WEFT_PLUGIN_MANAGER)
+        return add_manager(settings, plugin, path, added);
     if (!name_in_list(plugin->name, wanted) || is_loaded(t, plugin))
         return WEFT_SUCCESS;
     WI_TRY(check_name(t, plugin));

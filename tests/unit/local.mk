@@ -241,6 +241,11 @@ tests_unit_test_parse_memory_SOURCES = tests/unit/test_parse_memory.c
 tests_unit_test_parse_memory_LDADD = libweftcore.la $(CUNIT_LIBS)
 tests_unit_test_file_SOURCES = tests/unit/test_file.c
 tests_unit_test_file_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
+unit_tests += tests/unit/test_manager
+tests_unit_test_manager_SOURCES = tests/unit/test_manager.c
+tests_unit_test_manager_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
+tests_unit_test_manager_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS) -lpthread
+
 unit_tests += tests/unit/test_pmi
 tests_unit_test_pmi_SOURCES = tests/unit/test_pmi.c
 tests_unit_test_pmi_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests

@@ -610,7 +610,7 @@ static void env_case_body(int rank, int nranks, void *arg)
     clearenv();
     for (int i = 0; i < 8 && c->vars[i]; i++)
         putenv((char *)c->vars[i]);
-    WT_CHECK_STATUS(wi_env_read(&none, &env), c->status);
+    WT_CHECK_STATUS(wi_env_read(&none, wi_deadline_ns(1000000000), &env), c->status);
     if (c->status < 0) {
         says(c->text);
         return;

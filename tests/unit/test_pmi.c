@@ -70,7 +70,7 @@ static void meanwhile(void)
     CU_ASSERT_EQUAL_FATAL(pthread_create(&thread, NULL, meet, &met), 0);
     CU_ASSERT(recv(pair[1], asked, sizeof asked, 0) > 0); /* cmd=init */
     CU_ASSERT_EQUAL(wi_bootstrap_env(&s, wi_deadline_ns(50000000), &b), WEFT_ETIMEDOUT);
-    CU_ASSERT_PTR_NOT_NULL(strstr(wi_fail_text(), "meet by PMI: another thread has been doing that"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(wi_fail_text(), "meet by the process manager: another thread has been doing that"));
     fflush(stdout);
     pid_t child = fork();
     if (child == 0) {

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "net/bootstrap.h"
 #include "net/env.h"
 #include "tests/unit/unit.h"
@@ -33,7 +34,7 @@ static void ports(void)
         putenv((char *)"MASTER_ADDR=192.0.2.1");
         for (int k = 0; k < 6 && cases[i].vars[k]; k++)
             putenv((char *)cases[i].vars[k]);
-        CU_ASSERT_EQUAL_FATAL(wi_env_read(&s, &env), WEFT_SUCCESS);
+        CU_ASSERT_EQUAL_FATAL(wi_env_read(&s, wi_deadline_ns(1000000000), &env), WEFT_SUCCESS);
         wi_rendezvous_text(&env.rendezvous, text, sizeof(text));
         CU_ASSERT(strncmp(text, cases[i].begins, strlen(cases[i].begins)) == 0 && strstr(text, cases[i].has) != NULL);
         printf("# %s\n", text);

@@ -1,0 +1,50 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Start-up through PMIx, under Open MPI's mpirun: without a key, without an address, beside MPI in one process.
+# timeout: 180
+set -u
+. "${WEFT_SRCDIR:?}/tests/harness/tap.sh"
+cd "${WEFT_BUILDDIR:?}" || exit 99
+[ -e .libs/pmix.so ] || { echo "libpmix was not found when this was configured (Debian package libpmix-dev)"; exit 77; }
+command -v mpirun.openmpi >/dev/null || { echo "no mpirun.openmpi here (Debian package openmpi-bin)"; exit 77; }
+
+folder=$tap_dir
+mkdir -m 755 "$folder/plugins"
+cp .libs/pmix.so "$folder/plugins"
+export WEFT_PLUGIN_PATH=$folder/plugins
+unset WEFT_MANAGER WEFT_JOB_KEY WEFT_STORE_ADDR
+mpirun="timeout 60 mpirun.openmpi --allow-run-as-root --oversubscribe"
+
+listed() { ./weft-info | grep -q 'manager pmix (.*/pmix.so)'; }
+# Every rank says by what it has met, and sums are right.
+meets() {
+    WEFT_LOG=info $mpirun -n 4 ./weft-bench all_reduce -b 1K -e 1K >"$folder/log" 2>&1 || return 1
+    [ "$(grep -c 'bootstrap.manager: pmix: rank [0-3] of 4 of job pmix:' "$folder/log")" -eq 4 ] && grep -q '0 OK' "$folder/log"
+}
+without() {
+    WEFT_LOG=info WEFT_MANAGER=none $mpirun -n 2 ./weft-bench all_reduce -b 1K -e 1K >"$folder/log" 2>&1 || return 1
+    ! grep -q 'bootstrap.manager' "$folder/log" && grep -q 'job openmpi:' "$folder/log" && grep -q '0 OK' "$folder/log"
+}
+# says SETTING=VALUE... TEXT: start-up fails with that text.
+says() {
+    local text=${*: -1}
+    env "${@:1:$#-1}" $mpirun -n 2 ./weft-bench all_reduce -b 1K -e 1K >"$folder/log" 2>&1 && return 1
+    grep -q "$text" "$folder/log"
+}
+beside_mpi() {
+    mpicc.openmpi -I"$WEFT_SRCDIR/include" "$WEFT_SRCDIR/tests/multi/beside_mpi.c" -o "$folder/beside" -L.libs -lweft \
+        "-Wl,-rpath,$PWD/.libs" || return 1
+    $mpirun -n 3 "$folder/beside" "$1" >"$folder/log" 2>&1 && [ "$(grep -c 'weft 3 mpi 3' "$folder/log")" -eq 3 ]
+}
+tap "weft-info lists it" listed
+tap "ranks meet by it" meets
+tap "WEFT_MANAGER=none takes the environment" without
+tap "a manager that has not started the job" says WEFT_MANAGER=pmi "WEFT_MANAGER=pmi, but no such process manager"
+tap "a setting that is none" says WEFT_PMIX_HOLD=maybe "WEFT_PMIX_HOLD='maybe' is not y, n or auto"
+if command -v mpicc.openmpi >/dev/null; then
+    tap "MPI after it in one process" beside_mpi after
+    tap "MPI before it in one process" beside_mpi before
+else
+    echo "ok $((++tap_number)) - MPI in one process # SKIP no mpicc.openmpi here (Debian package libopenmpi-dev)"
+fi
+tap_end
