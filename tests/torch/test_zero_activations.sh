@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# weft.zero: activation checkpoints, on one, two and four ranks.
+# weft.zero: activation checkpoints, on one and three ranks.
 # timeout: 600
 set -u
 . "${WEFT_SRCDIR:?}/tests/torch/setup.sh"
-python_weft "$WEFT_SRCDIR/tests/torch/zero_activations.py" --sizes 1,2,4 --seconds 150
+python_weft "$WEFT_SRCDIR/tests/torch/zero_activations.py" --sizes 1,3 --seconds 200
