@@ -130,6 +130,13 @@ dist_man_MANS += \
 	doc/man/weft_zero_save.3 \
 	doc/man/weft_zero_save_prepare.3 \
 	doc/man/weft_zero_save_progress.3 \
+	doc/man/weft_zero_spill_create.3 \
+	doc/man/weft_zero_spill_destroy.3 \
+	doc/man/weft_zero_spill_drop.3 \
+	doc/man/weft_zero_spill_fetch.3 \
+	doc/man/weft_zero_spill_get.3 \
+	doc/man/weft_zero_spill_get_stats.3 \
+	doc/man/weft_zero_spill_put.3 \
 	doc/man/weft_zero_save_wait.3 \
 	doc/man/weft_zero_seal.3 \
 	doc/man/weft_zero_set_step.3 \

@@ -56,6 +56,8 @@ GROUPS = [
     (["zero_micro_batch_end", "zero_accumulate"], "accumulate gradients of several micro-batches"),
     (["zero_step", "zero_set_step", "zero_drop_gradients", "zero_loss_scale", "zero_offload_memory"], "update sharded parameters"),
     (["zero_save", "zero_save_prepare", "zero_save_progress", "zero_save_wait"], "save a checkpoint while training goes on"),
+    (["zero_spill_create", "zero_spill_put", "zero_spill_fetch", "zero_spill_get", "zero_spill_drop", "zero_spill_get_stats",
+      "zero_spill_destroy"], "keep bytes in a file until they are wanted again"),
     (["zero_ds_config_read", "zero_ds_config_free", "zero_ds_config_engine", "zero_ds_config_hyper", "zero_ds_config_dtype",
       "zero_ds_config_text", "zero_ds_config_warning"], "read a configuration of DeepSpeed"),
 ]
@@ -63,7 +65,8 @@ SHOWN = ("weft_context_config", "weft_comm_config", "weft_mesh_axis", "weft_call
          "weft_error", "weft_batch_item", "weft_kind", "weft_security", "weft_collective_info", "weft_key_state", "weft_plugin_info",
          "weft_zero_config", "weft_zero_optimizer", "weft_zero_reduce", "weft_zero_param", "weft_zero_hyper", "weft_zero_step_info",
          "weft_zero_what", "weft_zero_stats", "weft_zero_save_options", "weft_zero_save_info", "weft_zero_save_phase",
-         "weft_zero_save_status", "weft_zero_load_info", "weft_zero_ds_model", "weft_zero_ds_key")
+         "weft_zero_save_status", "weft_zero_load_info", "weft_zero_spill_config", "weft_zero_spill_stats",
+         "weft_zero_ds_model", "weft_zero_ds_key")
 TAGS = ("Cost", "In place", "Dangers", "Ownership", "Threads", "Blocks", "Paper")
 STATUSES = r"(?:WEFT_[A-Z]+(?:, WEFT_[A-Z]+)*|any [\w ]+?|a failure[\w ]+?)"
 

@@ -694,6 +694,118 @@ WEFT_API weft_status weft_zero_export(const char *folder, const char *tag, const
  *         WEFT_EINVAL  an argument is NULL, or stats->bytes is no size of it */
 WEFT_API weft_status weft_zero_get_stats(weft_zero *zero, weft_zero_stats *stats);
 
+/* ---- Spill files ------------------------------------------------------------------------------------------------------------ */
+
+/* Bytes in a file of this process until they are wanted again: activations, say, from the forward pass to the backward pass. */
+typedef struct weft_zero_spill weft_zero_spill;
+
+/* How a spill file is made. */
+typedef struct weft_zero_spill_config {
+    size_t bytes;         /* sizeof, by WEFT_ZERO_SPILL_CONFIG_INIT */
+    const char *folder;   /* exists, and is writable; the file has no name in it */
+    size_t block_bytes;   /* of a request, a multiple of 4096; 0: 1 MiB */
+    uint64_t timeout_ns;  /* of each wait; 0: 60 s */
+    int buffers;          /* items that are written or read ahead at a time, each with a buffer as long as the longest; 3 to 32.
+                             0: 4. Writes leave one for reads */
+    int depth;            /* requests under way; those behind go on in the next call. 0: 64 */
+    int buffered;         /* 1: through the page cache; 0: around it, where the file system can */
+    int threads;          /* 1: by threads; 0: by io_uring, where the kernel allows it */
+} weft_zero_spill_config;
+#define WEFT_ZERO_SPILL_CONFIG_INIT { sizeof(weft_zero_spill_config), NULL, 0, 0, 0, 0, 0, 0 }
+
+/* What a spill file has, and what it did since it was made. */
+typedef struct weft_zero_spill_stats {
+    size_t bytes;           /* sizeof, by WEFT_ZERO_SPILL_STATS_INIT */
+    size_t items;           /* that were put and not dropped */
+    size_t item_bytes;      /* of those */
+    size_t file_bytes;      /* of the file, which never gets shorter: places are used again */
+    size_t buffer_bytes;    /* of memory */
+    uint64_t written_bytes; /* of items, that writes began with */
+    uint64_t read_bytes;    /* likewise */
+    uint64_t put_wait_ns;   /* waited for writes, as no buffer was free */
+    uint64_t get_wait_ns;   /* waited for reads */
+    int uring, direct;      /* 1: by io_uring; around the page cache */
+} weft_zero_spill_stats;
+#define WEFT_ZERO_SPILL_STATS_INIT { sizeof(weft_zero_spill_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+
+/* Make a spill file.
+ *
+ * Not collective: each process has its own. It grows as items are put, and takes no room beyond 64 KiB now.
+ * @param config  its folder must be set
+ * @param spill   receives the spill file
+ * Ownership: the caller ends it with weft_zero_spill_destroy. Nothing of config is kept.
+ * Blocks: while the file is made.
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL  an argument is NULL or a field is out of its range
+ *         WEFT_ENOMEM, WEFT_ESYS, WEFT_ENOSPC  as the text says */
+WEFT_API weft_status weft_zero_spill_create(const weft_zero_spill_config *config, weft_zero_spill **spill);
+
+/* Put bytes into the file: they are copied, and written while the caller goes on.
+ *
+ * Of what could not be written there is a copy in memory, which weft_zero_spill_get finds; the next put that needs its buffer
+ * fails, having put nothing, and later ones write it again.
+ * @param spill  the spill file
+ * @param data   bytes of them; NULL if there are none. The caller's again afterwards
+ * @param bytes  0 or more
+ * @param id     receives what to get them by
+ * Blocks: while all buffers are being written.
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL    an argument is NULL, or it belongs to a process that forked this one
+ *         WEFT_ENOSPC    the file cannot grow, or an earlier item could not be written
+ *         WEFT_ESYS      an earlier item could not be written; the text names the reason
+ *         WEFT_ETIMEDOUT a write has not ended in time
+ *         WEFT_ENOMEM    no memory for a buffer or a table */
+WEFT_API weft_status weft_zero_spill_put(weft_zero_spill *spill, const void *data, size_t bytes, uint64_t *id);
+
+/* Begin to read an item that is wanted soon; a hint, which does nothing where all buffers are in use.
+ *
+ * @param spill  the spill file
+ * @param id     of the item
+ * Blocks: no.
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL  there is no such item */
+WEFT_API weft_status weft_zero_spill_fetch(weft_zero_spill *spill, uint64_t id);
+
+/* Get an item's bytes, as often as they are wanted. Their checksums (CRC32C) are compared.
+ *
+ * @param spill  the spill file
+ * @param id     of the item
+ * @param data   receives them
+ * @param bytes  how many were put
+ * Blocks: until they are read.
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL    there is no such item, or it has another length
+ *         WEFT_ESYS      they could not be read, or are not those that were put
+ *         WEFT_ETIMEDOUT the read has not ended in time; it may be called again
+ *         WEFT_ENOMEM    no memory for a buffer */
+WEFT_API weft_status weft_zero_spill_get(weft_zero_spill *spill, uint64_t id, void *data, size_t bytes);
+
+/* Forget an item: its place in the file is used again.
+ *
+ * @param spill  the spill file
+ * @param id     of the item
+ * Blocks: no.
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL  there is no such item */
+WEFT_API weft_status weft_zero_spill_drop(weft_zero_spill *spill, uint64_t id);
+
+/* Tell of a spill file's room and time.
+ *
+ * @param spill  the spill file
+ * @param stats  from WEFT_ZERO_SPILL_STATS_INIT; filled
+ * Blocks: no.
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL  an argument is NULL, or stats->bytes is no size of it */
+WEFT_API weft_status weft_zero_spill_get_stats(weft_zero_spill *spill, weft_zero_spill_stats *stats);
+
+/* End a spill file.
+ *
+ * @param spill  NULL does nothing, nor does another process's
+ * Blocks: until requests under way have ended.
+ * @return WEFT_SUCCESS
+ *         WEFT_ETIMEDOUT  one has not ended: memory that it may write to stays allocated; it may be called again */
+WEFT_API weft_status weft_zero_spill_destroy(weft_zero_spill *spill);
+
 #ifdef __cplusplus
 }
 #endif

@@ -4,7 +4,8 @@ zero_sources += src/zero/zero.h src/zero/engine.c src/zero/experts.c src/zero/mo
 	src/zero/arena.c src/zero/arena.h src/zero/trace.c src/zero/trace.h \
 	src/zero/gather.c src/zero/grads.c src/zero/lamb.c src/zero/load.c src/zero/muon.c src/zero/offload.c src/zero/offload.h \
 	src/zero/parts.c src/zero/passes.c \
-	src/zero/place.c src/zero/place.h src/zero/save.c src/zero/state.c src/zero/step.c src/zero/swap.c src/zero/swap.h \
+	src/zero/place.c src/zero/place.h src/zero/save.c src/zero/state.c src/zero/step.c src/zero/spill.c src/zero/spill.h \
+	src/zero/spill_runs.c src/zero/spill_runs.h src/zero/swap.c src/zero/swap.h \
 	src/zero/tensors.c src/zero/tensors.h \
 	src/zero/tier.c src/zero/tier.h src/zero/update.c src/zero/values.c
 zero_sources += src/zero/common/config_fields.c src/zero/common/config_fields.h src/zero/common/publish.c src/zero/common/publish.h

@@ -16,13 +16,16 @@ _Static_assert(ENDS_AT(weft_zero_save_options, client_bytes), "padding at the en
 _Static_assert(ENDS_AT(weft_zero_save_info, total_ns), "padding at the end");
 _Static_assert(ENDS_AT(weft_zero_save_status, total_bytes), "padding at the end");
 _Static_assert(ENDS_AT(weft_zero_load_info, client_bytes), "padding at the end");
+_Static_assert(ENDS_AT(weft_zero_spill_config, threads), "padding at the end");
+_Static_assert(ENDS_AT(weft_zero_spill_stats, direct), "padding at the end");
 _Static_assert(ENDS_AT(weft_zero_ds_model, bf16), "padding at the end");
 _Static_assert(ENDS_AT(weft_zero_ds_key, meaning), "padding at the end");
 
 static weft_context *context;
 static weft_comm *comm;
 static weft_zero *engine; /* sealed, with one parameter and a saved version */
-static char folder[512];  /* of versions */
+static weft_zero_spill *spill;
+static char folder[512]; /* of versions */
 static weft_zero_hyper hyper = WEFT_ZERO_HYPER_INIT;
 
 static void add_param(weft_zero *zero)
@@ -126,6 +129,21 @@ static weft_status use_load_info(void *given)
     return weft_zero_load(engine, folder, "first", 0, given);
 }
 
+static weft_status use_spill_config(void *given)
+{
+    weft_zero_spill *made = NULL;
+    weft_status st = weft_zero_spill_create(given, &made);
+
+    CU_ASSERT((st == WEFT_SUCCESS) == (made != NULL));
+    weft_zero_spill_destroy(made);
+    return st;
+}
+
+static weft_status use_spill_stats(void *given)
+{
+    return weft_zero_spill_get_stats(spill, given);
+}
+
 static weft_status use_ds_model(void *given)
 {
     weft_zero_ds_config *config = NULL;
@@ -143,6 +161,8 @@ static const weft_zero_save_options save_options = WEFT_ZERO_SAVE_OPTIONS_INIT;
 static const weft_zero_save_info save_info = WEFT_ZERO_SAVE_INFO_INIT;
 static const weft_zero_save_status save_status = WEFT_ZERO_SAVE_STATUS_INIT;
 static const weft_zero_load_info load_info = WEFT_ZERO_LOAD_INFO_INIT;
+static weft_zero_spill_config spill_config = WEFT_ZERO_SPILL_CONFIG_INIT; /* its folder is set before it is used */
+static const weft_zero_spill_stats spill_stats = WEFT_ZERO_SPILL_STATS_INIT;
 static const weft_zero_ds_model ds_model = WEFT_ZERO_DS_MODEL_INIT;
 
 static const struct wt_struct_row rows[] = {
@@ -155,14 +175,19 @@ static const struct wt_struct_row rows[] = {
     {"weft_zero_save_info", &save_info, sizeof save_info, 8, 1, use_save_info},
     {"weft_zero_save_status", &save_status, sizeof save_status, 8, 1, use_save_status},
     {"weft_zero_load_info", &load_info, sizeof load_info, 8, 1, use_load_info},
+    {"weft_zero_spill_config", &spill_config, sizeof spill_config, 16, 0, use_spill_config},
+    {"weft_zero_spill_stats", &spill_stats, sizeof spill_stats, 8, 1, use_spill_stats},
     {"weft_zero_ds_model", &ds_model, sizeof ds_model, 8, 0, use_ds_model},
 };
 
 static void all_structs(void)
 {
     open_engine();
+    spill_config.folder = folder;
+    CU_ASSERT_EQUAL_FATAL(weft_zero_spill_create(&spill_config, &spill), WEFT_SUCCESS);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         wt_struct_every_length(&rows[i]);
+    CU_ASSERT_EQUAL(weft_zero_spill_destroy(spill), WEFT_SUCCESS);
     close_engine();
 }
 

@@ -321,6 +321,41 @@ fail:
     return status;
 }
 
+/* Tables of parts, longer: what is behind is as of parts that were never written. */
+static weft_status tables_grow(struct wi_disk *disk, size_t nparts)
+{
+    uint32_t *crcs = wi_realloc(disk->crcs, nparts * sizeof(*crcs));
+    unsigned char *states;
+
+    if (crcs)
+        disk->crcs = crcs;
+    states = crcs ? wi_realloc(disk->states, nparts) : NULL;
+    if (!states)
+        return wi_fail(WEFT_ENOMEM, "disk tier %s: no memory for tables of %zu chunks", disk->path, nparts);
+    disk->states = states;
+    memset(states + disk->nparts, WI_DISK_NEVER, nparts - disk->nparts);
+    return WEFT_SUCCESS;
+}
+
+weft_status wi_disk_grow(struct wi_disk *disk, size_t nchunks)
+{
+    struct wi_disk_geometry *g = disk->nextents ? &disk->extents[disk->nextents - 1] : NULL;
+    uint64_t most = (uint64_t)1 << 58;
+
+    WI_TRY(wi_disk_usable(disk));
+    if (!g || g->coded || g->stream_bytes % g->piece)
+        return wi_fail(WEFT_EINVAL, "disk tier %s: the last extent has codecs, or its last chunk is not whole",
+                       disk->path);
+    if (nchunks > most / g->rooms[0] || nchunks * g->rooms[0] > most - disk->stats.file_bytes)
+        return wi_fail(WEFT_EINVAL, "disk tier %s: %zu chunks more are more than 2^58 bytes", disk->path, nchunks);
+    WI_TRY(tables_grow(disk, disk->nparts + nchunks * g->nstreams));
+    WI_TRY(wi_disk_file_grow(disk, nchunks * g->rooms[0]));
+    disk->nparts += nchunks * g->nstreams;
+    g->nchunks += nchunks;
+    g->stream_bytes += nchunks * g->piece;
+    return WEFT_SUCCESS;
+}
+
 weft_status wi_disk_destroy(struct wi_disk *disk)
 {
     unsigned left;

@@ -87,6 +87,9 @@ struct wi_disk_stats {
  * old. WEFT_ENOMEM. Nothing is left behind then. */
 weft_status wi_disk_create(const struct wi_disk_config *config, const struct wi_disk_extent *extents, size_t nextents,
                            struct wi_disk **disk);
+/* Make the last extent longer by whole chunks, which were never written. Its last chunk is whole, and it has no codec. WEFT_ENOSPC,
+ * WEFT_ESYS, WEFT_ENOMEM: nothing has changed. */
+weft_status wi_disk_grow(struct wi_disk *disk, size_t nchunks);
 /* End. Requests under way are cancelled, or completed. WEFT_ETIMEDOUT: the kernel did not return one of them; the memory that
  * it may still write stays allocated, and buffers of the caller must, too; it may be called again. NULL does nothing. */
 weft_status wi_disk_destroy(struct wi_disk *disk);
@@ -119,6 +122,10 @@ weft_status wi_disk_write(struct wi_disk *disk, size_t extent, size_t first, siz
  * chunks cannot be read until they were written again. WEFT_ETIMEDOUT: it is still under way at the deadline (wi_deadline_ns)
  * and must be waited for again, or the disk be destroyed. */
 weft_status wi_disk_wait(struct wi_disk *disk, struct wi_disk_op *op, uint64_t deadline_ns);
+/* Whether there is nothing to wait for any more. */
+int wi_disk_ended(const struct wi_disk_op *op);
+/* Whether whoever performs requests has failed as a whole: nothing that is under way ends. */
+int wi_disk_broken(const struct wi_disk *disk);
 /* Let operations go on, without waiting: for who computes for long while more than `depth` blocks are to be moved. */
 void wi_disk_progress(struct wi_disk *disk);
 

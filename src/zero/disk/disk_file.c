@@ -76,7 +76,7 @@ static char *path_make(const struct wi_disk_config *config)
 }
 
 /* Where the file system cannot allocate: zeros are written, so that it is full now rather than in the middle of a step. */
-static int zeros_write(const struct wi_disk *disk, uint64_t bytes)
+static int zeros_write(const struct wi_disk *disk, uint64_t offset, uint64_t bytes)
 {
     uint64_t deadline = wi_deadline_ns(disk->timeout_ns), done = 0;
     char *zeros = wi_calloc(1, ZEROS_BYTES);
@@ -84,7 +84,7 @@ static int zeros_write(const struct wi_disk *disk, uint64_t bytes)
 
     while (!err && done < bytes) {
         size_t part = bytes - done < ZEROS_BYTES ? (size_t)(bytes - done) : ZEROS_BYTES;
-        ssize_t n = pwrite(disk->fd, zeros, part, (off_t)done);
+        ssize_t n = pwrite(disk->fd, zeros, part, (off_t)(offset + done));
         if (n > 0) {
             done += (uint64_t)n;
             deadline = wi_deadline_ns(disk->timeout_ns);
@@ -98,7 +98,7 @@ static int zeros_write(const struct wi_disk *disk, uint64_t bytes)
     return err;
 }
 
-static int blocks_allocate(const struct wi_disk *disk, uint64_t bytes)
+static int blocks_allocate(const struct wi_disk *disk, uint64_t offset, uint64_t bytes)
 {
     uint64_t deadline = wi_deadline_ns(disk->timeout_ns);
     int err;
@@ -106,10 +106,10 @@ static int blocks_allocate(const struct wi_disk *disk, uint64_t bytes)
     if (bytes == 0)
         return 0;
     do
-        err = fallocate(disk->fd, 0, 0, (off_t)bytes) == 0 ? 0 : errno;
+        err = fallocate(disk->fd, 0, (off_t)offset, (off_t)bytes) == 0 ? 0 : errno;
     while (err == EINTR && wi_now_ns() < deadline);
     if (err == EOPNOTSUPP || err == ENOSYS)
-        err = zeros_write(disk, bytes);
+        err = zeros_write(disk, offset, bytes);
     return err;
 }
 
@@ -163,12 +163,31 @@ weft_status wi_disk_file_create(struct wi_disk *disk, const struct wi_disk_confi
         return wi_fail_errno(err, "disk tier: cannot unlink %s", disk->path);
     }
     xfsz_block(&quiet);
-    err = blocks_allocate(disk, disk->stats.file_bytes);
+    err = blocks_allocate(disk, 0, disk->stats.file_bytes);
     xfsz_unblock(&quiet);
     if (err)
         return wi_fail_errno(err, "disk tier: cannot allocate %llu bytes for %s%s",
                              (unsigned long long)disk->stats.file_bytes, disk->path,
                              err == EFBIG ? " (ulimit -f, or a limit of the file system)" : "");
     direct_choose(disk, config);
+    return WEFT_SUCCESS;
+}
+
+weft_status wi_disk_file_grow(struct wi_disk *disk, uint64_t bytes)
+{
+    uint64_t before = disk->stats.file_bytes;
+    struct quiet quiet;
+    int err;
+
+    xfsz_block(&quiet);
+    err = blocks_allocate(disk, before, bytes);
+    if (err && ftruncate(disk->fd, (off_t)before) != 0)
+        err = err == ENOSPC ? err : errno; /* the blocks that it got are its own until it ends: nothing else is lost */
+    xfsz_unblock(&quiet);
+    if (err)
+        return wi_fail_errno(err, "disk tier: cannot allocate %llu bytes more for %s, which has %llu%s",
+                             (unsigned long long)bytes, disk->path, (unsigned long long)before,
+                             err == EFBIG ? " (ulimit -f, or a limit of the file system)" : "");
+    disk->stats.file_bytes = before + bytes;
     return WEFT_SUCCESS;
 }

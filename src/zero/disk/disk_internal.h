@@ -140,6 +140,8 @@ struct wi_disk {
 
 /* disk_file.c */
 weft_status wi_disk_file_create(struct wi_disk *disk, const struct wi_disk_config *config);
+/* Allocate so many bytes behind its end. It is as it was if that fails. */
+weft_status wi_disk_file_grow(struct wi_disk *disk, uint64_t bytes);
 /* WEFT_ESYS: a write up to `end` would exceed RLIMIT_FSIZE, which raises SIGXFSZ in the thread that submits it. */
 weft_status wi_disk_file_limit(const struct wi_disk *disk, uint64_t end);
 
@@ -162,7 +164,6 @@ size_t wi_disk_part(const struct wi_disk *disk, size_t extent, size_t chunk, uns
 weft_status wi_disk_usable(const struct wi_disk *disk);
 weft_status wi_disk_parts_begin(struct wi_disk *disk, enum wi_disk_what what, size_t extent, size_t first, size_t nchunks,
                                 unsigned stream, unsigned nstreams, void *buffer, struct wi_disk_op **op);
-int wi_disk_op_ended(const struct wi_disk_op *op);
 /* Submit what there is room for, take what has ended; wait for something until the deadline, but not for long. 0: do not wait. */
 void wi_disk_turn(struct wi_disk *disk, uint64_t deadline_ns);
 /* What these pieces have in the file is not to be read. */

@@ -55,6 +55,11 @@ size_t wi_disk_range_bytes(const struct wi_disk *disk, size_t extent, size_t fir
 
 /* ---- Failures ---- */
 
+int wi_disk_broken(const struct wi_disk *disk)
+{
+    return disk->broken != 0;
+}
+
 weft_status wi_disk_usable(const struct wi_disk *disk)
 {
     if (disk->pid != getpid())
@@ -91,7 +96,7 @@ static weft_status op_failed(const struct wi_disk *disk, const struct wi_disk_op
 
 /* ---- Requests ---- */
 
-int wi_disk_op_ended(const struct wi_disk_op *op)
+int wi_disk_ended(const struct wi_disk_op *op)
 {
     return op->inflight == 0 && (op->error || op->issued == op->bytes);
 }
@@ -264,10 +269,10 @@ static int op_await(struct wi_disk *disk, const struct wi_disk_op *op, uint64_t 
 {
     for (;;) {
         uint64_t now = wi_now_ns();
-        if (wi_disk_op_ended(op))
+        if (wi_disk_ended(op))
             return 1;
         wi_disk_turn(disk, deadline_ns);
-        if (wi_disk_op_ended(op))
+        if (wi_disk_ended(op))
             return 1;
         if (now >= deadline_ns || disk->broken)
             return 0;
@@ -416,7 +421,7 @@ static weft_status op_take(struct wi_disk *disk, enum wi_disk_what what, uint64_
     struct wi_disk_op *free_op = NULL;
 
     for (int i = 0; i < WI_DISK_OPS_MAX && !free_op; i++)
-        if (!disk->ops[i].used || (disk->ops[i].orphan && wi_disk_op_ended(&disk->ops[i])))
+        if (!disk->ops[i].used || (disk->ops[i].orphan && wi_disk_ended(&disk->ops[i])))
             free_op = &disk->ops[i];
     if (!free_op)
         return wi_fail(WEFT_EBUSY, "disk tier %s: %d operations are under way", disk->path, WI_DISK_OPS_MAX);

@@ -52,7 +52,7 @@ static int slot_busy(const struct wi_disk_slot *slot)
 static int slot_ended(const struct wi_disk_slot *slot)
 {
     for (unsigned i = 0; i < WI_DISK_STREAMS_MAX; i++)
-        if (slot->ops[i] && !wi_disk_op_ended(slot->ops[i]))
+        if (slot->ops[i] && !wi_disk_ended(slot->ops[i]))
             return 0;
     return 1;
 }

@@ -141,6 +141,25 @@ class LoadInfo(ctypes.Structure):
     ]  # fmt: skip
 
 
+class SpillConfig(ctypes.Structure):
+    """weft_zero_spill_config."""
+
+    _fields_ = [
+        ("bytes", _size), ("folder", _text), ("block_bytes", _size), ("timeout_ns", ctypes.c_uint64),
+        *((name, _int) for name in ("buffers", "depth", "buffered", "threads")),
+    ]  # fmt: skip
+
+
+class SpillStats(ctypes.Structure):
+    """weft_zero_spill_stats."""
+
+    _fields_ = [
+        *((name, _size) for name in ("bytes", "items", "item_bytes", "file_bytes", "buffer_bytes")),
+        *((name, ctypes.c_uint64) for name in ("written_bytes", "read_bytes", "put_wait_ns", "get_wait_ns")),
+        ("uring", _int), ("direct", _int),
+    ]  # fmt: skip
+
+
 class UniqueId(ctypes.Structure):
     """weft_unique_id."""
 
@@ -189,6 +208,13 @@ _ZERO: dict[str, tuple[Any, list[Any]]] = {
     "weft_zero_save_progress": (_int, [_pointer, ctypes.POINTER(SaveStatus)]),
     "weft_zero_save_wait": (_int, [_pointer, ctypes.c_uint64, ctypes.POINTER(SaveInfo)]),
     "weft_zero_load": (_int, [_pointer, _text, _text, ctypes.c_uint, ctypes.POINTER(LoadInfo)]),
+    "weft_zero_spill_create": (_int, [ctypes.POINTER(SpillConfig), ctypes.POINTER(_pointer)]),
+    "weft_zero_spill_put": (_int, [_pointer, _pointer, _size, ctypes.POINTER(ctypes.c_uint64)]),
+    "weft_zero_spill_fetch": (_int, [_pointer, ctypes.c_uint64]),
+    "weft_zero_spill_get": (_int, [_pointer, ctypes.c_uint64, _pointer, _size]),
+    "weft_zero_spill_drop": (_int, [_pointer, ctypes.c_uint64]),
+    "weft_zero_spill_get_stats": (_int, [_pointer, ctypes.POINTER(SpillStats)]),
+    "weft_zero_spill_destroy": (_int, [_pointer]),
     "weft_zero_ds_config_read": (_int, [_text, _text, _int, _pointer, ctypes.POINTER(_pointer)]),
     "weft_zero_ds_config_free": (None, [_pointer]),
     "weft_zero_ds_config_engine": (ctypes.POINTER(Config), [_pointer]),
