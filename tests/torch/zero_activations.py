@@ -3,13 +3,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
-import subprocess
 import tempfile
 import warnings
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -74,20 +72,6 @@ def train(made: Callable[[nn.Module], Any], stage: int, steps: int = 3, micro_ba
 
 def same(one: list[Any], other: list[Any]) -> bool:
     return len(one) == len(other) and all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
-
-
-@contextlib.contextmanager
-def small_disk(megabytes: int) -> Iterator[str]:
-    """A folder whose file system has that much room. Needs root."""
-    with tempfile.TemporaryDirectory() as folder:
-        done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", folder], capture_output=True, text=True)
-        if done.returncode:
-            raise ranks.Skipped(f"tmpfs cannot be mounted: {done.stderr.strip()}")
-        try:
-            yield folder
-        finally:
-            gc.collect()
-            subprocess.run(["umount", "-l", folder], check=True)
 
 
 def gradients_are_the_same(groups: ranks.Groups) -> None:
@@ -161,8 +145,8 @@ def files_and_parts(groups: ranks.Groups) -> None:
         stats = points.stats()
         assert list(Path(folder).iterdir()) == []  # the file has no name
     assert stats["written_bytes"] >= 2 * LAYERS * INPUT and stats["read_bytes"] >= 2 * (LAYERS - 3) * INPUT, stats
-    assert stats["most_bytes"] <= 4 * (INPUT + 4096), stats  # those that are being written
-    assert stats["file_bytes"] <= 3 * LAYERS * (INPUT + 4096), stats  # and places are used again
+    assert stats["most_bytes"] <= 6 * INPUT + 4096, stats  # three buffers, the file's three chunks, and what is small
+    assert stats["file_bytes"] <= LAYERS * INPUT, stats  # and places are used again
     if groups.size > 1:
         _, points, _ = train(lambda model: zero.checkpoint_units(model, group=groups.weft), 3, 1, 1)
         part = -(-ROWS * WIDTH // groups.size) * 4
@@ -249,7 +233,7 @@ def what_breaks_a_segment(groups: ranks.Groups) -> None:
 
     model = InPlace()
     zero.checkpoint_units(model, units=[Block])
-    zm_fails(RuntimeError, "modified in place", lambda: model(torch.randn(ROWS, WIDTH)).sum().backward())
+    fails(RuntimeError, "modified in place", lambda: model(torch.randn(ROWS, WIDTH)).sum().backward())
 
 
 def twice_backward_and_other_uses(groups: ranks.Groups) -> None:
@@ -291,7 +275,7 @@ def compiled_blocks(groups: ranks.Groups) -> None:
     assert points.stats()["most_bytes"] > 0
 
 
-def zm_fails(kind: type[Exception], text: str, what: Callable[[], Any]) -> None:
+def fails(kind: type[Exception], text: str, what: Callable[[], Any]) -> None:
     try:
         what()
     except kind as problem:
@@ -309,54 +293,15 @@ def what_is_refused(groups: ranks.Groups) -> None:
         "keep is 'tape'": {"keep": "tape"}, "takes a folder": {"keep": "disk"}, "nothing else does": {"folder": "/tmp"},
         "no module Nothing": {"units": ["Nothing"]},
     }.items():  # fmt: skip
-        zm_fails(ValueError, text, lambda settings=settings: zero.checkpoint_units(model, **settings))
-    zm_fails(zero.Error, "/nowhere: No such file", lambda: zero.checkpoint_units(model, keep="disk", folder="/nowhere"))
-    zm_fails(ValueError, "no repeated blocks", lambda: zero.checkpoint_units(nn.Linear(2, 2)))
+        fails(ValueError, text, lambda settings=settings: zero.checkpoint_units(model, **settings))
+    fails(zero.Error, "in /nowhere: disk tier: cannot make", lambda: zero.checkpoint_units(model, keep="disk", folder="/nowhere"))
+    fails(ValueError, "no repeated blocks", lambda: zero.checkpoint_units(nn.Linear(2, 2)))
     assert all(type(block) is Block for block in model.blocks)
     zero.checkpoint_units(model)
-    zm_fails(ValueError, "is a checkpoint already", lambda: zero.checkpoint_units(model))
-    zm_fails(ValueError, "needs the group", lambda: zero.configure_checkpointing(partition_activations=True))
-    zm_fails(ValueError, "not in both", lambda: zero.configure_checkpointing(cpu_checkpointing=True, folder="/tmp"))
-    zm_fails(ValueError, "number_checkpoints is 0", lambda: zero.configure_checkpointing(number_checkpoints=0))
-
-
-def disks_that_fail(groups: ranks.Groups) -> None:
-    """A full one is told where it happens, and the model can be trained on afterwards."""
-    from weft import zero
-    from weft.zero._keep import File
-
-    with small_disk(1) as folder:
-        model = Net()
-        points = zero.checkpoint_units(model, keep="disk", folder=folder)
-        zm_fails(zero.Error, "No space left", lambda model=model: model(torch.randn(ROWS * 16, WIDTH)))
-        gc.collect()
-        model(torch.randn(ROWS, WIDTH)).sum().backward()
-        assert model.blocks[7].up.weight.grad is not None
-        points.remove()
-        del points, model
-    with tempfile.TemporaryDirectory() as folder:
-        file = File(folder)
-        kept = [file.put(torch.full((5000,), float(i))) for i in range(4)]
-        [k.what.written.result() for k in kept]
-        file._settle(0)
-        import os
-
-        os.pwrite(file._file, b"x", kept[2].what.offset + 77)
-        assert torch.equal(file.get(kept[3]), torch.full((5000,), 3.0))
-        zm_fails(zero.Error, "not the bytes that were written", lambda: file.get(kept[2]))
-        assert torch.equal(file.get(kept[1]), torch.full((5000,), 1.0))
-
-        def refuse(*_: Any) -> int:
-            raise OSError(5, "Input/output error")
-
-        os_pwritev, os.pwritev = os.pwritev, refuse
-        try:
-            last = file.put(torch.ones(5000))
-            last.what.written.result()
-        finally:
-            os.pwritev = os_pwritev
-        zm_fails(zero.Error, "Input/output error", lambda: file.put(torch.ones(5000)))
-        assert torch.equal(file.get(last), torch.ones(5000))
+    fails(ValueError, "is a checkpoint already", lambda: zero.checkpoint_units(model))
+    fails(ValueError, "needs the group", lambda: zero.configure_checkpointing(partition_activations=True))
+    fails(ValueError, "not in both", lambda: zero.configure_checkpointing(cpu_checkpointing=True, folder="/tmp"))
+    fails(ValueError, "number_checkpoints is 0", lambda: zero.configure_checkpointing(number_checkpoints=0))
 
 
 CASES = [
@@ -369,7 +314,6 @@ CASES = [
     twice_backward_and_other_uses,
     compiled_blocks,
     what_is_refused,
-    disks_that_fail,
 ]
 
 if __name__ == "__main__":

@@ -13,11 +13,12 @@ time instead, which for transformers is more than all inputs.)
 from __future__ import annotations
 
 import contextlib
+import copyreg
 import math
 import os
 import warnings
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -33,23 +34,37 @@ if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
 
-@dataclass
-class _Configured:
-    """What checkpoint() does, as configure_checkpointing and a configuration say together."""
+@dataclass(frozen=True)
+class _Settings:
+    """What checkpoint() does with inputs."""
 
-    group: ProcessGroup | None = None
     partition: bool = False
     host: bool = False
     folder: str | os.PathLike[str] | None = None
     profile: bool = False
     number: int | None = None
-    keeper: Keeper | None = None  # None: inputs stay where they are
+
+
+class _Configured:
+    """What configure_checkpointing and the newest configuration say together: the latter adds to the former."""
+
+    def __init__(self) -> None:
+        self.group: ProcessGroup | None = None
+        self.told, self.section = _Settings(), _Settings()
+        self.is_told = False
+        self.keeper: Keeper | None = None  # None: inputs stay where they are
+        self.kept_in: Any = None  # what the keeper was made of
+        self.take()
 
     def take(self) -> None:
         """Make the keeper."""
-        where = "disk" if self.folder is not None else "host" if self.host else "memory"
-        group = self.group if self.partition else None
-        self.keeper = None if where == "memory" and group is None else keeper_of(where, group, self.folder)
+        told, section = self.told, self.section
+        self.profile, self.number = told.profile or section.profile, section.number or told.number
+        where = "disk" if told.folder is not None else "host" if told.host or section.host else "memory"
+        group = self.group if told.partition or section.partition else None
+        if self.kept_in != (told, where, group):  # else the keeper goes on: it may have a file
+            self.keeper = None if where == "memory" and group is None else keeper_of(where, group, told.folder)
+            self.kept_in = told, where, group
 
 
 _configured = _Configured()
@@ -64,7 +79,9 @@ def configure_checkpointing(
     number_checkpoints: int | None = None,
     profile: bool = False,
 ) -> None:
-    """Say what checkpoint() does with inputs, in place of deepspeed.checkpointing.configure.
+    """Say what checkpoint() does with inputs, in place of deepspeed.checkpointing.configure and of what configurations have said.
+
+    The activation_checkpointing of an engine that is made afterwards adds to it.
 
     Args:
         group: ranks that have the same activations (those of tensor parallelism).
@@ -84,32 +101,75 @@ def configure_checkpointing(
         raise ValueError("weft.zero: activations are kept in host memory (cpu_checkpointing) or in a folder's file, not in both")
     if number_checkpoints is not None and number_checkpoints < 1:
         raise ValueError(f"weft.zero: number_checkpoints is {number_checkpoints}, and must be 1 or more")
-    _configured.group, _configured.partition = group, partition_activations
-    _configured.host, _configured.folder = cpu_checkpointing, folder
-    _configured.profile, _configured.number = profile, number_checkpoints
-    _configured.take()
+    told = _Settings(partition_activations, cpu_checkpointing, folder, profile, number_checkpoints)
+    before = _configured.group, _configured.told, _configured.section
+    _configured.group, _configured.told, _configured.section, _configured.kept_in = group, told, _Settings(), None
+    try:
+        _configured.take()
+    except Exception:
+        _configured.group, _configured.told, _configured.section = before
+        raise
+    _configured.is_told = True
+
+
+def is_configured() -> bool:
+    """Whether configure_checkpointing was called, or a configuration has had the section activation_checkpointing."""
+    return _configured.is_told or _configured.section != _Settings()
+
+
+def same_activations(group: ProcessGroup) -> None:
+    """These ranks have the same activations, where nothing else has said which have."""
+    _configured.group = _configured.group or group
+
+
+def warn_of_no_group() -> None:
+    """Say that activations are not kept in parts, though that was asked for."""
+    warnings.warn(
+        "weft.zero: activation_checkpointing.partition_activations has no effect: which ranks have the same activations is "
+        "not known; say it before, with weft.zero.configure_checkpointing(group=...)",
+        stacklevel=4,
+    )
 
 
 def configure(config: dict[str, Any]) -> None:
-    """Take the section activation_checkpointing of a configuration, as the library has read it.
+    """Take the section activation_checkpointing of a configuration, as the library has read it, in place of an earlier one's.
 
     Its partition_activations takes effect where configure_checkpointing has told which ranks have the same activations.
     """
-    _configured.profile = bool(config.get("profile", False))
     number = config.get("number_checkpoints")
-    _configured.number = int(number) if number else None
-    _configured.host = bool(config.get("cpu_checkpointing", False)) and _configured.folder is None
-    _configured.partition = bool(config.get("partition_activations", False))
-    if _configured.partition and _configured.group is None:
-        warnings.warn(
-            "weft.zero: activation_checkpointing.partition_activations has no effect: which ranks have the same activations is "
-            "not known; say it before, with weft.zero.configure_checkpointing(group=...)",
-            stacklevel=3,
-        )
+    partition, host, profile = (
+        bool(config.get(key, False)) for key in ("partition_activations", "cpu_checkpointing", "profile")
+    )
+    _configured.section = _Settings(partition, host, None, profile, int(number) if number else None)
+    if partition and _configured.group is None:
+        warn_of_no_group()
     _configured.take()
 
 
 # ---- Calls ----
+
+
+class _Around:
+    """What the results of a call depend on beside its inputs: generators of random numbers, and autocast."""
+
+    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
+        self.random = torch.get_rng_state()
+        self.kind = next((t.device.type for t in tensors if t.device.type not in ("cpu", "meta")), None)
+        self.devices, self.states = torch_checkpoint.get_device_states(*tensors) if self.kind else ([], [])
+        kinds = [kind for kind in ("cpu", self.kind) if kind]
+        self.autocast = [(kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind)) for kind in kinds]
+
+    @contextlib.contextmanager
+    def again(self) -> Iterator[None]:
+        """The same once more; what is around afterwards is as it was."""
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(torch.random.fork_rng(self.devices, device_type=self.kind or "cuda"))
+            torch.set_rng_state(self.random)
+            if self.kind:
+                torch_checkpoint.set_device_states(self.devices, self.states, device_type=self.kind)
+            for kind, dtype, on in self.autocast:
+                stack.enter_context(torch.autocast(kind, dtype, on))
+            yield
 
 
 @dataclass(eq=False)
@@ -118,15 +178,14 @@ class _Call:
 
     function: Callable[..., Any]
     spec: pytree.TreeSpec
-    leaves: list[Any]  # arguments that are no tensors; None for tensors
-    before: _Call | None  # in its segment, None: it is the first. The other way there is no reference, so that none is a cycle
-    length: int  # of the segment up to this call
+    leaves: list[Any]  # arguments; _TENSOR for tensors
+    before: _Call | None  # of the segment. Nothing leads to the call behind: it has gone first, and its memory with it
+    place: int  # in the segment
     chained: dict[int, int]  # which tensors, by number among tensors, the call before has returned, and as which output
     kept: dict[int, Kept] = field(default_factory=dict)
     again: Kept | None = None  # outputs of the call before, computed again
     served: set[int] = field(default_factory=set)  # which of them were taken
-    random: torch.Tensor | None = None
-    autocast: tuple[bool, torch.dtype] = (False, torch.bfloat16)
+    around: _Around | None = None
 
     def arguments(self, tensors: Sequence[torch.Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Arguments and keyword arguments, with these tensors."""
@@ -153,10 +212,8 @@ def _call_again(call: _Call, keeper: Keeper) -> list[torch.Tensor]:
     """Outputs of a call, without a graph, as the first time."""
     count = sum(leaf is _TENSOR for leaf in call.leaves)
     args, kwargs = call.arguments([_input(call, number, keeper, False) for number in range(count)])
-    on, dtype = call.autocast
-    with torch.random.fork_rng(devices=[], enabled=call.random is not None), torch.no_grad(), torch.autocast("cpu", dtype, on):
-        if call.random is not None:
-            torch.set_rng_state(call.random)
+    assert call.around is not None
+    with call.around.again(), torch.no_grad():
         return _outputs(call.function(*args, **kwargs))
 
 
@@ -164,15 +221,17 @@ def _input(call: _Call, number: int, keeper: Keeper, last: bool = True) -> torch
     """A tensor that a call was given. last: what was computed again for it is not needed any more afterwards."""
     if number not in call.chained:
         return keeper.get(call.kept[number])
-    if call.again is None:
-        lacking = [call]
-        while (before := lacking[-1].before) is not None and before.before is not None and before.again is None:
-            lacking.append(before)
-        for one in reversed(lacking):
-            assert one.before is not None
-            again = _call_again(one.before, keeper)
-            one.again = kept = Kept(again)
-            keeper.count(kept, sum(t.numel() * t.element_size() for t in again))
+    missing: list[_Call] = []  # whose inputs the call before has to return again; last first
+    at = call
+    while at.chained and at.again is None:
+        assert at.before is not None
+        missing.append(at)
+        at = at.before
+    for at in reversed(missing):
+        assert at.before is not None
+        again = _call_again(at.before, keeper)
+        at.again = kept = Kept(again)
+        keeper.count(kept, sum(t.numel() * t.element_size() for t in again))
     assert call.again is not None
     tensor = call.again.what[call.chained[number]]
     if last:
@@ -197,7 +256,7 @@ class _Chain:
         self._returned: list[tuple[weakref.ref[torch.Tensor], int]] = []  # by the last call; with versions
 
     def _chained(self, tensors: Sequence[torch.Tensor], last: _Call | None) -> dict[int, int]:
-        if last is None or last.length >= self.every:
+        if last is None or last.place + 1 >= self.every:
             return {}
         found = {}
         for number, tensor in enumerate(tensors):
@@ -215,10 +274,9 @@ class _Chain:
         chained = self._chained(tensors, last)
         before = last if chained else None
         leaves = [_TENSOR if isinstance(leaf, torch.Tensor) else leaf for leaf in flat]
-        call = _Call(function, spec, leaves, before, before.length + 1 if before else 1, chained)
+        call = _Call(function, spec, leaves, before, before.place + 1 if before else 0, chained)
         if self.every > 1:
-            call.random = torch.get_rng_state()
-            call.autocast = (torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"))
+            call.around = _Around(tensors)
         coming = list(range(len(tensors)))
 
         def pack(tensor: torch.Tensor) -> _Place | torch.Tensor:
@@ -245,6 +303,10 @@ class _Chain:
         return output
 
 
+def _profiled() -> contextlib.AbstractContextManager[Any]:
+    return torch.profiler.record_function("weft.zero.checkpoint") if _configured.profile else contextlib.nullcontext()
+
+
 def checkpoint(function: Callable[..., Any], *args: Any, use_reentrant: bool = False, **kwargs: Any) -> Any:
     """Call `function`, keeping its inputs only: what its backward pass needs is computed again then.
 
@@ -258,7 +320,7 @@ def checkpoint(function: Callable[..., Any], *args: Any, use_reentrant: bool = F
             inputs stay where they are.
         kwargs: its keyword arguments.
     """
-    with torch.profiler.record_function("weft.zero.checkpoint") if _configured.profile else contextlib.nullcontext():
+    with _profiled():
         if use_reentrant:
             return torch_checkpoint.checkpoint(lambda *a: function(*a, **kwargs), *args, use_reentrant=True)
         if _configured.keeper is None or not torch.is_grad_enabled():
@@ -308,9 +370,19 @@ def _checkpointed(of: type[nn.Module]) -> type[nn.Module]:
 
         def call(self: Any, *args: Any, **kwargs: Any) -> Any:
             inside = super(_made[of], self).__call__
-            return self._weft_zero_chain.run(inside, args, kwargs) if torch.is_grad_enabled() else inside(*args, **kwargs)
+            if not torch.is_grad_enabled():
+                return inside(*args, **kwargs)
+            with _profiled():
+                return self._weft_zero_chain.run(inside, args, kwargs)
 
-        _made[of] = type(of.__name__, (of,), {"__call__": call, "__module__": of.__module__, "__qualname__": of.__qualname__})
+        def reduce(self: Any, protocol: Any) -> Any:
+            """A copy, or what is pickled, is of the class that it was."""
+            _, _, state, *rest = super(_made[of], self).__reduce_ex__(protocol)
+            state = {name: value for name, value in state.items() if name != "_weft_zero_chain"}
+            return copyreg._reconstructor, (of, object, None), state, *rest  # type: ignore[attr-defined]
+
+        named = {"__module__": of.__module__, "__qualname__": of.__qualname__}
+        _made[of] = type(of.__name__, (of,), {"__call__": call, "__reduce_ex__": reduce, **named})
     return _made[of]
 
 

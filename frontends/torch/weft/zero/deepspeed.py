@@ -3,25 +3,72 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, DistributedSampler
 
-from . import _state
+from . import _checkpointing, _state
 from ._checkpointing import checkpoint as _checkpoint
 from ._engine import Engine
 from ._engine import initialize as _initialize
 from ._optimizer import ShardedOptimizer
 
 
+def _group_of(mpu: Any) -> Any:
+    """Ranks of tensor parallelism, which have the same activations; None: no one says."""
+    names = ("get_tensor_model_parallel_group", "get_model_parallel_group")
+    return next((getattr(mpu, name)() for name in names if hasattr(mpu, name)), None)
+
+
 class checkpointing:  # noqa: N801  DeepSpeed's name
     """deepspeed.checkpointing."""
 
     checkpoint = staticmethod(_checkpoint)
+    is_configured = staticmethod(_checkpointing.is_configured)
+    reset = staticmethod(lambda: None)  # nothing is left from one iteration to the next
+
+    @staticmethod
+    def configure(
+        mpu_: Any,
+        deepspeed_config: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+        partition_activations: bool | None = None,
+        contiguous_checkpointing: bool | None = None,
+        num_checkpoints: int | None = None,
+        checkpoint_in_cpu: bool | None = None,
+        synchronize: bool | None = None,
+        profile: bool | None = None,
+    ) -> None:
+        """Say what checkpoint does with inputs: as deepspeed.checkpointing.configure.
+
+        Args:
+            mpu_: has get_tensor_model_parallel_group() or get_model_parallel_group(), whose ranks have the same activations; None:
+                no ranks have.
+            deepspeed_config: its activation_checkpointing is what the other arguments change.
+            partition_activations: see weft.zero.configure_checkpointing.
+            contiguous_checkpointing: has no effect.
+            num_checkpoints: number_checkpoints there.
+            checkpoint_in_cpu: cpu_checkpointing there.
+            synchronize: has no effect.
+            profile: see there.
+        """
+        section: dict[str, Any] = {}
+        if deepspeed_config is not None:
+            whole = deepspeed_config if isinstance(deepspeed_config, Mapping) else json.loads(Path(deepspeed_config).read_text())
+            section = dict(whole.get("activation_checkpointing", {}))
+        given = {"partition_activations": partition_activations, "number_checkpoints": num_checkpoints,
+                 "cpu_checkpointing": checkpoint_in_cpu, "profile": profile}  # fmt: skip
+        section |= {name: value for name, value in given.items() if value is not None}
+        group = _group_of(mpu_)
+        settings = {name: section[name] for name in given if section.get(name) is not None}
+        if group is None and settings.pop("partition_activations", False):
+            _checkpointing.warn_of_no_group()
+        _checkpointing.configure_checkpointing(group, **settings)
 
 
 class zero:  # noqa: N801  DeepSpeed's name
@@ -60,7 +107,7 @@ def initialize(
         model_parameters: see there.
         training_data: a dataset, of which each rank's loader gives its part.
         lr_scheduler: see there.
-        mpu: has get_data_parallel_group(), whose ranks the engine is of.
+        mpu: has get_data_parallel_group(), whose ranks the engine is of; perhaps what checkpointing.configure looks for.
         collate_fn: the loader's.
         config: see there.
         others: config_params, an older name of config; auto, see weft.zero.initialize; dist_init_required has no effect.
@@ -78,6 +125,8 @@ def initialize(
         raise ValueError("weft.zero.deepspeed.initialize: config is missing: a file, or a dictionary")
     init_distributed()
     group = mpu.get_data_parallel_group() if mpu is not None else None
+    if (same := _group_of(mpu)) is not None:
+        _checkpointing.same_activations(same)
     engine = _initialize(model, optimizer, config, model_parameters=model_parameters, lr_scheduler=lr_scheduler, group=group,
                          auto=others.get("auto"))  # fmt: skip
     return engine, engine.optimizer, _loader(engine, training_data, collate_fn), engine.lr_scheduler
