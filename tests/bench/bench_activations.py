@@ -6,7 +6,9 @@
 
 A GPT of equal blocks in stage 3 on --ranks ranks, one thread each, 64 tokens a sequence. Ways take turns, step by step. Bytes: what
 the process has after the forward pass more than before it (resident memory, the median of turns), and what is kept of inputs by
-count. Times are medians of the slowest rank's, beside those of the way without checkpoints in the same turn. "parts" keeps a share
+count, with the file's buffers. "time" is the least of all turns (of the slowest rank) beside the least without
+checkpoints, as what else runs on the machine only adds to it; "processor" the same of processor time, all ranks together, by
+medians. "parts" keeps a share
 of each input on every rank, as for ranks of tensor parallelism: all ranks get the same batches here.
 """
 
@@ -47,7 +49,7 @@ def ways(folder, group):
 
 
 def train(options, folder):
-    """On each rank: by way, [bytes after forward, kept bytes, seconds] of each turn."""
+    """On each rank: by way, [bytes after forward, kept bytes, seconds, processor seconds] of each turn."""
     import common
     import torch
     from weft import zero
@@ -68,15 +70,15 @@ def train(options, folder):
             tokens, target = data[turn % len(data)]
             gc.collect()
             torch.distributed.barrier()
-            before, begun = resident(), time.perf_counter()
+            before, begun, busy = resident(), time.perf_counter(), time.process_time()
             loss = common.loss_of(engine(tokens), target)
             after = resident() - before
             engine.backward(loss)
-            took = time.perf_counter() - begun
+            took, busy = time.perf_counter() - begun, time.process_time() - busy
             del loss
             engine.step()
             engine.synchronize()
-            seen[name].append((after, points.stats()["most_bytes"] if points else 0, took))
+            seen[name].append((after, points.stats()["most_bytes"] if points else 0, took, busy))
     for engine, _ in made.values():
         engine.destroy()
     return {name: turns[1:] for name, turns in seen.items()}
@@ -100,14 +102,19 @@ def main():
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         results = run(lambda rank, world: train(options, folder), "gloo", options.ranks, deadline=1800, timeout=600)
     print(f"{options.layers} blocks of width {options.dim}, {options.batch} sequences of 64 tokens, {options.ranks} ranks")
-    print(f"{'':20} {'after forward':>14} {'inputs kept':>12} {'time':>7}")
-    plain = [max(turn) for turn in zip(*([t[2] for t in r["none"]] for r in results), strict=True)]
+    print(f"{'':20} {'after forward':>14} {'inputs kept':>12} {'time':>6} {'processor':>10}")
+
+    def times(name):
+        """The least time of the slowest rank, and the median of processor time."""
+        turns = list(zip(*(result[name] for result in results), strict=True))
+        return min(max(t[2] for t in turn) for turn in turns), statistics.median(sum(t[3] for t in turn) for turn in turns)
+
+    plain = times("none")
     for name in results[0]:
         left = statistics.median(turn[0] for turn in results[0][name]) / 2**20
         kept = max(turn[1] for turn in results[0][name]) / 2**20
-        times = [max(turn) for turn in zip(*([t[2] for t in r[name]] for r in results), strict=True)]
-        ratio = statistics.median(a / b for a, b in zip(times, plain, strict=True))
-        print(f"{name:20} {left:10.1f} MiB {kept:8.2f} MiB {ratio:7.2f}")
+        wall, busy = (mine / theirs for mine, theirs in zip(times(name), plain, strict=True))
+        print(f"{name:20} {left:10.1f} MiB {kept:8.2f} MiB {wall:6.2f} {busy:10.2f}")
     return 0
 
 

@@ -265,8 +265,9 @@ const struct wi_ds_key wi_ds_keys_used[] = {
 
     S("activation_checkpointing", WORKS, "How activations that are computed again are kept."),
     B("activation_checkpointing.partition_activations", WORKS, "false",
-      "Ranks that have the same ones keep a part each: weft.zero.configure_checkpointing tells which."),
-    B("activation_checkpointing.cpu_checkpointing", WORKS, "false", "Those of devices are kept in host memory."),
+      "Ranks that have the same ones keep a part each: weft.zero.configure_checkpointing, or mpu, tells which."),
+    B("activation_checkpointing.cpu_checkpointing", WORKS, "false",
+      "Those of devices are kept in host memory; the host's stay where they are."),
     I("activation_checkpointing.number_checkpoints", WORKS, 1, MANY, "null",
       "How many segments weft.zero.checkpoint_units makes of all blocks.", .null = 1),
     B("activation_checkpointing.profile", WORKS, "false", "torch.profiler has them as weft.zero.checkpoint."),
