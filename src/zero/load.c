@@ -203,12 +203,8 @@ static weft_status open_older(weft_zero *zero, const char *folder, weft_status s
     return wi_ckpt_open(folder, tag, 0, zero->world, reader);
 }
 
-static weft_status load(weft_zero *zero, const char *folder, const char *tag, unsigned flags, weft_zero_load_info *info)
+static weft_status check_load(weft_zero *zero, const char *folder, unsigned flags, const weft_zero_load_info *info)
 {
-    weft_zero_load_info own = WEFT_ZERO_LOAD_INFO_INIT;
-    struct wi_ckpt_reader *reader;
-    struct counters c = {0};
-
     if (!folder)
         return wi_fail(WEFT_EINVAL, "zero: load: folder is NULL");
     if (flags & ~(WEFT_ZERO_LOAD_OLDER | WEFT_ZERO_LOAD_WEIGHTS))
@@ -216,17 +212,25 @@ static weft_status load(weft_zero *zero, const char *folder, const char *tag, un
     if (info)
         WI_TRY(wi_struct_check(&load_info_rule, "zero: load", info));
     WI_TRY(wi_zero_idle(zero, "load"));
-    if (!(flags & WEFT_ZERO_LOAD_WEIGHTS)) /* parts may take their weights from a version of the whole model */
-        WI_TRY(wi_zero_parts_apart(zero, folder, "load"));
     for (int u = 0; u < zero->nunits; u++)
         if (zero->units[u].passes)
             return wi_fail(WEFT_EBUSY, "zero: load: a pass of unit \"%s\" has not ended", zero->units[u].name);
-    weft_status busy = WEFT_SUCCESS;
-
     /* Ranks see its end at different times. */
     if (zero->saves.ckpt && wi_ckpt_newest(zero->saves.ckpt) == WI_CKPT_SAVING)
-        busy = wi_fail(WEFT_EBUSY, "zero: load: a save is under way");
-    WI_TRY(wi_zero_agree(zero, busy, "load: may it begin"));
+        return wi_fail(WEFT_EBUSY, "zero: load: a save is under way");
+    return WEFT_SUCCESS;
+}
+
+static weft_status load(weft_zero *zero, const char *folder, const char *tag, unsigned flags, weft_zero_load_info *info)
+{
+    weft_zero_load_info own = WEFT_ZERO_LOAD_INFO_INIT;
+    struct wi_ckpt_reader *reader;
+    struct counters c = {0};
+
+    /* A rank that refuses tells the others, which would wait for it. */
+    WI_TRY(wi_zero_agree(zero, check_load(zero, folder, flags, info), "load: may it begin"));
+    if (!(flags & WEFT_ZERO_LOAD_WEIGHTS)) /* parts may take their weights from a version of the whole model */
+        WI_TRY(wi_zero_agree(zero, wi_zero_parts_apart(zero, folder, "load"), "load"));
     WI_TRY(wi_zero_gather_finish_all(zero));
     WI_TRY(wi_zero_release_all(zero));
     WI_TRY(wi_ckpt_open(folder, tag, !!(flags & WEFT_ZERO_LOAD_OLDER), zero->world, &reader));

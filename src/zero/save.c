@@ -146,7 +146,7 @@ static weft_status save(weft_zero *zero, const char *folder, const char *tag, co
 
     /* A rank that cannot save tells the others, which would wait for it in the background. */
     WI_TRY(wi_zero_agree(zero, check_save(zero, folder, tag, given, &options), "save"));
-    WI_TRY(wi_zero_parts_apart(zero, folder, "save"));
+    WI_TRY(wi_zero_agree(zero, wi_zero_parts_apart(zero, folder, "save"), "save"));
     WI_TRY(wi_zero_gather_finish_all(zero));
     WI_TRY(engine_ckpt(zero));
     WI_TRY(collect(zero));
