@@ -189,6 +189,29 @@ def single_calls(groups: ranks.Groups) -> None:
         zero.configure_checkpointing()
 
 
+def conjugates_and_negatives(groups: ranks.Groups) -> None:
+    """Tensors whose memory has other values than they have are kept as what they are."""
+    from weft import zero
+
+    weight = torch.randn(64, 64, dtype=torch.complex64)
+    for name in ("conjugate", "negative"):
+        x = torch.randn(64, 64, dtype=torch.complex64 if name == "conjugate" else torch.float32)
+        x = x.conj() if name == "conjugate" else torch._neg_view(x)
+        assert x.is_conj() or x.is_neg()
+        found = []
+        for more in (None, {}, {"folder": tempfile.gettempdir()}):
+            w = (weight if name == "conjugate" else weight.real).clone().requires_grad_()
+            zero.configure_checkpointing(**(more or {}))
+
+            def made(a: torch.Tensor, w: torch.Tensor = w) -> torch.Tensor:
+                return (a @ w).abs().sum()
+
+            (made(x) if more is None else zero.checkpoint(made, x)).backward()
+            found.append(w.grad)
+        zero.configure_checkpointing()
+        assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2]), name
+
+
 def what_breaks_a_segment(groups: ranks.Groups) -> None:
     """Inputs that the block before has not returned as they are, are kept."""
     from weft import zero
@@ -310,6 +333,7 @@ CASES = [
     nothing_else_is_left,
     files_and_parts,
     single_calls,
+    conjugates_and_negatives,
     what_breaks_a_segment,
     twice_backward_and_other_uses,
     compiled_blocks,

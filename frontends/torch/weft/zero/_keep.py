@@ -30,6 +30,8 @@ class Plain:
     """
 
     def __init__(self, tensor: torch.Tensor) -> None:
+        # Memory of a conjugate, or of a negative, has not its values.
+        tensor = tensor.resolve_conj().resolve_neg()
         # What has no holes and no overlaps keeps its strides: kernels choose by them, and their bits differ.
         self.stride = torch.empty_like(tensor, device="meta").stride()
         if tensor.stride() != self.stride:
