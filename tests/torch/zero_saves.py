@@ -54,6 +54,19 @@ def whole_models_are_written_whole(groups: ranks.Groups) -> None:
     engine.destroy()
 
 
+def what_one_rank_cannot_save_all_are_told(groups: ranks.Groups) -> None:
+    """A folder that rank 0 cannot make, and a state that JSON has no words for on another one: nobody waits."""
+    from weft import zero
+
+    engine = zm.engine_of(zm.gpt(), 2)
+    last = groups.size - 1
+    fails(OSError if groups.rank == 0 else zero.Error, "Not a directory" if groups.rank == 0 else "another rank cannot save",
+          lambda: engine.save_checkpoint("/dev/null/made"))  # fmt: skip
+    fails(ValueError if groups.rank == last else zero.Error, "client_state" if groups.rank == last else "another rank cannot save",
+          lambda: engine.save_checkpoint(tempfile.gettempdir(), client_state={"a": {1} if groups.rank == last else 1}))  # fmt: skip
+    engine.destroy()
+
+
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
@@ -111,6 +124,7 @@ def long_saves_say_how_far_they_are(groups: ranks.Groups) -> None:
 
 CASES = [
     whole_models_are_written_whole,
+    what_one_rank_cannot_save_all_are_told,
     long_saves_say_how_far_they_are,
 ]
 

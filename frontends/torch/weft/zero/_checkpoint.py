@@ -39,12 +39,25 @@ def _client_bytes(engine: Engine, client_state: Mapping[str, Any] | None) -> byt
         raise ValueError(f"weft.zero: save_checkpoint: client_state or the scheduler's state: {problem}") from None
 
 
+def _everywhere(engine: Engine, what: str, problem: Exception | None) -> None:
+    """Raise what is wrong here, and Error where it is another rank's: none of them waits for the others. Collective."""
+    failed = engine.core.comm.any(problem is not None)
+    if problem is not None:
+        raise problem
+    if failed:
+        raise Error(f"weft.zero: {what}")
+
+
 def save(engine: Engine, folder: str, tag: str, client_state: Mapping[str, Any] | None, keep: int) -> None:
     """Begin to save."""
-    client = _client_bytes(engine, client_state)
-    if engine.core.comm.rank == 0:
-        os.makedirs(folder, exist_ok=True)
-    engine.core.comm.barrier()
+    client, problem = b"", None
+    try:
+        client = _client_bytes(engine, client_state)
+        if engine.core.comm.rank == 0:
+            os.makedirs(folder, exist_ok=True)
+    except Exception as caught:  # the others wait
+        problem = caught
+    _everywhere(engine, f"save_checkpoint: another rank cannot save into {folder}", problem)
     address = ctypes.cast(ctypes.c_char_p(client), ctypes.c_void_p)
     options = _library.SaveOptions(ctypes.sizeof(_library.SaveOptions), keep, 1, 1, 0, address, len(client))
     engine.core.lib.call("weft_zero_save", engine.core.handle, os.fsencode(folder), tag.encode(), ctypes.byref(options))

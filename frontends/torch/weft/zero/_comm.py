@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from ._library import UINT8, UniqueId, comm_config, library
+from ._library import MAX, UINT8, UniqueId, comm_config, library
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -93,6 +93,12 @@ class Communicator:
             return
         library().call("weft_broadcast", self.handle, tensor.data_ptr(), tensor.data_ptr(), tensor.numel() * tensor.element_size(),
                        UINT8, source, None)  # fmt: skip
+
+    def any(self, here: bool) -> bool:
+        """Whether it is so on any rank."""
+        flag = torch.tensor([here], dtype=torch.uint8)
+        library().call("weft_all_reduce", self.handle, flag.data_ptr(), flag.data_ptr(), 1, UINT8, MAX, None)
+        return bool(flag[0])
 
     def barrier(self) -> None:
         """Wait for all ranks."""

@@ -25,6 +25,8 @@ REDUCE_AUTO, REDUCE_EVERY = 0, 1
 #: weft_dtype.
 DTYPES = {torch.float16: 8, torch.bfloat16: 9, torch.float32: 10}
 UINT8 = 1
+#: weft_op.
+MAX = 3
 
 _size, _double, _int, _text, _pointer = ctypes.c_size_t, ctypes.c_double, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p
 
@@ -185,6 +187,7 @@ _WEFT: dict[str, tuple[Any, list[Any]]] = {
     "weft_comm_size": (_int, [_pointer, ctypes.POINTER(_int)]),
     "weft_comm_destroy": (_int, [_pointer]),
     "weft_broadcast": (_int, [_pointer, _pointer, _pointer, _size, _int, _int, _pointer]),
+    "weft_all_reduce": (_int, [_pointer, _pointer, _pointer, _size, _int, _int, _pointer]),
     "weft_barrier": (_int, [_pointer, _pointer]),
 }  # fmt: skip
 _ZERO: dict[str, tuple[Any, list[Any]]] = {
