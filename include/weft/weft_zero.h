@@ -36,7 +36,8 @@
  * (1 - momentum) g + momentum m, a matrix that is nearly orthogonal, by five Newton-Schulz iterations in fp32:
  * w -= lr (weight_decay w + sqrt(max(1, rows / columns)) NS(u)). Its matrices are on one rank each and stay in memory, as do
  * 4 (2 rows columns + 2 min(rows, columns)^2) bytes of scratch memory for the largest of them on this rank, sides rounded up to 32.
- * A group of hyper-parameters of their own gives them another lr. In stage 0 every rank computes all.
+ * In stage 0 every rank computes all. What is no hidden matrix (embeddings, heads, vectors) takes another optimizer:
+ * param.optimizer says which one a parameter has, if it is not config.optimizer, and a group of its own gives it another lr.
  *
  * config.state_dtype keeps moments in fewer bytes than 4: 2 of bfloat16, rounded to nearest; or 1, and 4 for a block of 256
  * elements of a parameter's part in a shard and for what is left of it, in dynamic 8-bit codes (Dettmers et al., ICLR 2022). The
@@ -73,12 +74,24 @@ typedef struct weft_zero weft_zero;
     X(WEFT_ZERO_LION, 4, "lion")       /* sign of an interpolation, one moment (Chen et al., NeurIPS 2023) */                    \
     X(WEFT_ZERO_ADAGRAD, 5, "adagrad") /* sum of squares, one moment (Duchi et al., JMLR 2011) */                                \
     X(WEFT_ZERO_CALLBACK, 6, "callback") /* the program's own: config.update */                                                  \
-    X(WEFT_ZERO_LAMB, 7, "lamb")       /* adam's direction and the decayed weight, scaled by norms (You et al., ICLR 2020) */
+    X(WEFT_ZERO_LAMB, 7, "lamb")       /* adam's direction and the decayed weight, scaled by norms (You et al., ICLR 2020) */     \
+    X(WEFT_ZERO_MUON, 8, "muon")       /* of matrices: momentum that is made orthogonal (Jordan et al., 2024) */
 typedef enum weft_zero_optimizer {
 #define WEFT_ZERO_OPTIMIZER_ENUM(name, value, text) name = value,
     WEFT_ZERO_OPTIMIZER_LIST(WEFT_ZERO_OPTIMIZER_ENUM)
 #undef WEFT_ZERO_OPTIMIZER_ENUM
 } weft_zero_optimizer;
+
+/* X(name, value, text): how moments are kept in memory. */
+#define WEFT_ZERO_STATE_LIST(X)                                                                                                  \
+    X(WEFT_ZERO_STATE_FP32, 0, "fp32")                                                                                           \
+    X(WEFT_ZERO_STATE_BF16, 1, "bf16")     /* bfloat16, rounded to nearest */                                                    \
+    X(WEFT_ZERO_STATE_BLOCK8, 2, "block8") /* 8-bit codes in blocks of 256 elements (Dettmers et al., ICLR 2022) */
+typedef enum weft_zero_state_dtype {
+#define WEFT_ZERO_STATE_ENUM(name, value, text) name = value,
+    WEFT_ZERO_STATE_LIST(WEFT_ZERO_STATE_ENUM)
+#undef WEFT_ZERO_STATE_ENUM
+} weft_zero_state_dtype;
 
 /* When gradients are summed over the ranks, if a step has several micro-batches. */
 typedef enum weft_zero_reduce {
@@ -102,7 +115,7 @@ typedef void (*weft_zero_update_fn)(void *arg, const struct weft_zero_update *pi
 typedef struct weft_zero_config {
     size_t bytes;                  /* sizeof, by WEFT_ZERO_CONFIG_INIT */
     int stage;                     /* 0 to 3 */
-    weft_zero_optimizer optimizer;
+    weft_zero_optimizer optimizer; /* of parameters that have none of their own */
     int micro_batches;             /* in a step, at least 1; see weft_zero_accumulate */
     weft_zero_reduce reduce;
     int grad_fp32;                 /* 1: gradients of 16-bit parameters are kept and summed in fp32; 0: in the parameter's type */
@@ -141,10 +154,11 @@ typedef struct weft_zero_config {
                                       blocks */
     int offload_buffered;          /* 1: through the page cache; 0: around it, where the file system can */
     int offload_threads;           /* 1: by threads; 0: by io_uring, where the kernel allows it */
-    weft_zero_update_fn update;    /* WEFT_ZERO_CALLBACK: the optimizer; else NULL. It does the same on all ranks */
+    weft_zero_update_fn update;    /* what WEFT_ZERO_CALLBACK is, here or of parameters. It does the same on all ranks */
     void *update_arg;              /* its first argument */
     int update_moments;            /* how many moments it has, 0 to 2 */
-    int state_dtype;               /* of adamw's, adam's, sgd's, lion's moments: 0 fp32, WEFT_BFLOAT16 or WEFT_ZERO_BLOCK8 */
+    weft_zero_state_dtype state_dtype; /* of adamw's, adam's, sgd's and lion's moments. If parameters have other optimizers,
+                                          moments of those are fp32 */
     size_t offload_memory_bytes;   /* how much of what is in the file may be in memory instead, while steps wait for the file; see
                                       weft_zero_offload_memory. 0: none. Each rank has its own */
     const char *offload_weight_codec;  /* NULL, or a codec (weft_compress.h) of master weights in the file: "lossless" */
@@ -154,9 +168,8 @@ typedef struct weft_zero_config {
 } weft_zero_config;
 #define WEFT_ZERO_CONFIG_INIT                                                                                                    \
     { sizeof(weft_zero_config), 1, WEFT_ZERO_ADAMW, 1, WEFT_ZERO_REDUCE_AUTO, 0, 0, 0, 1, 65536, 1000, 2, 0, 1, 0, 1, 0,         \
-      (size_t)-1, 0, 0, NULL, NULL, 0, NULL, NULL, 0, NULL, 0, 1, 0, 0, 0, 0, 0, NULL, NULL, 0, 0, 0, NULL, \
+      (size_t)-1, 0, 0, NULL, NULL, 0, NULL, NULL, 0, NULL, 0, 1, 0, 0, 0, 0, 0, NULL, NULL, 0, WEFT_ZERO_STATE_FP32, 0, NULL, \
       NULL, NULL }
-#define WEFT_ZERO_BLOCK8 1000 /* for state_dtype: 8-bit codes in blocks of 256 */
 #define WEFT_ZERO_SHARD_NODE (-1) /* the ranks of a host; all hosts have as many */
 
 #define WEFT_ZERO_FROZEN 1u /* the parameter has no gradient and no optimizer state */
@@ -164,8 +177,6 @@ typedef struct weft_zero_config {
 #define WEFT_ZERO_EXPERT 4u /* only the ranks of config.experts have it */
 #define WEFT_ZERO_DUPLICATE 8u /* another rank of config.model has the same (a layer norm in tensor parallel), and counts it in the
                                   norm */
-#define WEFT_ZERO_MUON 16u     /* a matrix that Muon updates: two dimensions, WEFT_ZERO_WHOLE too; config.optimizer,
-                                  WEFT_ZERO_ADAMW, has the rest */
 #define WEFT_ZERO_DIMS_MAX 8
 
 /* A parameter. */
@@ -176,13 +187,15 @@ typedef struct weft_zero_param {
                              have fp32 masters */
     int ndims;            /* 0: a scalar */
     const size_t *shape;  /* ndims extents, each may be 0; copied */
-    unsigned flags;       /* WEFT_ZERO_FROZEN, _WHOLE, _EXPERT, _DUPLICATE, _MUON */
+    unsigned flags;       /* WEFT_ZERO_FROZEN, _WHOLE, _EXPERT, _DUPLICATE */
     int group;            /* whose hyper-parameters it takes in weft_zero_step */
+    weft_zero_optimizer optimizer; /* 0: config.optimizer; or another, beside it. WEFT_ZERO_MUON: two dimensions; it is
+                                      WEFT_ZERO_WHOLE then. WEFT_ZERO_CALLBACK: config.update */
     size_t cut_elems;     /* shard boundaries cut it at multiples of so many elements (a row; a quantiser's block); 0: anywhere */
     const char *save_name; /* in checkpoints; copied. Of an expert one that no other expert has ("layer3.experts.5.weight"). NULL:
                               name; of an expert name, "@" and the number of its group, by the groups' first ranks in comm */
 } weft_zero_param;
-#define WEFT_ZERO_PARAM_INIT { sizeof(weft_zero_param), NULL, WEFT_FLOAT32, 0, NULL, 0, 0, 0, NULL }
+#define WEFT_ZERO_PARAM_INIT { sizeof(weft_zero_param), NULL, WEFT_FLOAT32, 0, NULL, 0, 0, (weft_zero_optimizer)0, 0, NULL }
 
 /* Hyper-parameters of a group in one step. Those that an optimizer does not have are ignored. */
 typedef struct weft_zero_hyper {
@@ -303,8 +316,10 @@ WEFT_API weft_status weft_zero_destroy(weft_zero *zero);
  * Ownership: nothing of param is kept.
  * Blocks: no.
  * @return WEFT_SUCCESS
- *         WEFT_EINVAL   NULL, unknown dtype or flags, flags that do not go together, negative group, more than WEFT_ZERO_DIMS_MAX
- *                       dimensions, a shape whose product overflows, a name that is empty or taken, or the engine is sealed
+ *         WEFT_EINVAL   NULL, unknown dtype, flags or optimizer, an optimizer that cannot have this parameter (a frozen one; Muon's
+ *                       without two dimensions, or with config.offload_params; LAMB's with config.offload_params), negative
+ *                       group, more than WEFT_ZERO_DIMS_MAX dimensions, a shape whose product overflows, a name that is
+ *                       empty or taken, or the engine is sealed
  *         WEFT_ENOMEM   out of memory */
 WEFT_API weft_status weft_zero_param_add(weft_zero *zero, const weft_zero_param *param, int *index);
 
@@ -473,8 +488,8 @@ WEFT_API weft_status weft_zero_accumulate(weft_zero *zero, int more);
  * Collective. One all-reduce of a few numbers finds overflows and the norm. With config.overlap, parameters are on their way to the
  * other ranks when this returns.
  * @param zero    the engine, sealed; all micro-batches have ended
- * @param hypers  of group 0, 1, …; the same on all ranks
- * @param nhypers more than the largest group of a parameter
+ * @param hypers  of group 0, 1, …; the same on all ranks. Each must suit the optimizers of the group's parameters
+ * @param nhypers more than the largest group of a parameter, those beyond it are compared, and not used
  * @param info    NULL, or from WEFT_ZERO_STEP_INFO_INIT; filled
  * Blocks: until the gradients are reduced and all ranks have called.
  * @return WEFT_SUCCESS

@@ -100,41 +100,50 @@ weft_status wi_zero_number(const char *name, double value, double least, double 
     return WEFT_SUCCESS;
 }
 
+const char *wi_zero_refuses(const weft_zero_config *config, const struct wi_optim_ops *ops)
+{
+    if (ops->flags & WI_OPTIM_PROGRAM && !config->update)
+        return "update is NULL";
+    if (!config->offload_params)
+        return NULL;
+    if (ops->flags & WI_OPTIM_MATRICES)
+        return "offload_params is set: its matrices do not pass through memory in pieces";
+    if (ops->flags & WI_OPTIM_TWO_PASSES)
+        return "offload_params is set: it goes over gradients and parameters twice";
+    if (!wi_zero_ops_moments(config, ops))
+        return "offload_params is set, and update_moments is 0: there are no states with which parameters would pass "
+               "through memory";
+    return NULL;
+}
+
 static weft_status check_optimizer(const weft_zero_config *config)
 {
-    int own = config->optimizer == WEFT_ZERO_CALLBACK;
+    const struct wi_optim_ops *ops = wi_optim_find(config->optimizer);
 
-    if (!wi_optim_exists(config->optimizer))
+    if (!ops)
         return wi_fail(WEFT_EINVAL, "zero: create: optimizer is %d, which is none", (int)config->optimizer);
-    if (own != !!config->update)
-        return wi_fail(WEFT_EINVAL, "zero: create: update is %s, and the optimizer is %s", own ? "NULL" : "set",
-                       wi_optim_name(config->optimizer));
-    if (config->optimizer == WEFT_ZERO_LAMB && config->offload_params)
-        return wi_fail(WEFT_EINVAL, "zero: create: offload_params is set, and the optimizer is lamb, which goes over "
-                                    "gradients and parameters twice");
-    WI_TRY(wi_zero_number("update_moments", config->update_moments, 0, own ? 2 : 0));
-    if (own && !config->update_moments && config->offload_params)
-        return wi_fail(WEFT_EINVAL, "zero: create: offload_params is set, and update_moments is 0: there are no states "
-                                    "with which the parameters would pass through memory");
-    return WEFT_SUCCESS;
+    WI_TRY(wi_zero_number("update_moments", config->update_moments, 0, config->update ? 2 : 0));
+    const char *why = wi_zero_refuses(config, ops);
+
+    return why ? wi_fail(WEFT_EINVAL, "zero: create: the optimizer is %s, and %s", wi_optim_name(config->optimizer),
+                         why)
+               : WEFT_SUCCESS;
 }
 
 static weft_status check_states(const weft_zero_config *config)
 {
     if (!config->state_dtype)
         return WEFT_SUCCESS;
-    if (config->state_dtype != (int)WEFT_BFLOAT16 && config->state_dtype != WEFT_ZERO_BLOCK8)
-        return wi_fail(WEFT_EINVAL, "zero: create: state_dtype is %d, not 0, WEFT_BFLOAT16 or WEFT_ZERO_BLOCK8",
-                       config->state_dtype);
-    if (config->optimizer != WEFT_ZERO_ADAMW && config->optimizer != WEFT_ZERO_ADAM &&
-        config->optimizer != WEFT_ZERO_SGD && config->optimizer != WEFT_ZERO_LION)
+    if (!(wi_optim_find(config->optimizer)->flags & WI_OPTIM_CODED))
         return wi_fail(WEFT_EINVAL,
                        "zero: create: state_dtype is set, and the optimizer is %s; adamw, adam, sgd and "
                        "lion can keep their moments so",
                        wi_optim_name(config->optimizer));
     if (config->offload_folder)
-        return wi_fail(WEFT_EINVAL,
-                       "zero: create: state_dtype and offload_folder are both set; states in a file are fp32");
+        return wi_fail(
+            WEFT_EINVAL,
+            "zero: create: state_dtype and offload_folder are both set; states in a file are fp32, or have a "
+            "codec: offload_moment1_codec");
     return WEFT_SUCCESS;
 }
 
@@ -387,8 +396,6 @@ static weft_status create(weft_comm *comm, const weft_zero_config *given, weft_z
         return wi_fail(WEFT_EINVAL, "zero: create: %s is NULL", comm ? "zero" : "comm");
     if (given)
         WI_TRY(wi_struct_read(&config_rule, "zero: create", given, &config));
-    if (config.state_dtype == (int)WEFT_FLOAT32)
-        config.state_dtype = 0;
     WI_TRY(check_config(&config));
     weft_zero *zero = wi_calloc(1, sizeof *zero);
 

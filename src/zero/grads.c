@@ -65,22 +65,39 @@ static weft_status reduce_begin(weft_zero *zero, struct wi_zero_unit *unit)
     return WEFT_SUCCESS;
 }
 
-double wi_zero_flat_squares(const weft_zero *zero, const struct wi_zero_flat *flat, const void *shard)
+/* Of each parameter of a flat what of it is in this rank's shard: padding does not count. */
+static size_t list_vectors(const weft_zero *zero, const struct wi_zero_flat *flat, const void *shard,
+                           struct wi_optim_vector *vectors)
 {
-    size_t width = wi_zero_width(flat->grad_dtype);
-    double sum = 0;
+    size_t width = wi_zero_width(flat->grad_dtype), n = 0;
 
-    /* Padding does not count. */
     for (int i = 0; i < flat->nparams; i++) {
         const struct wi_zero_param *param = &zero->params[flat->params[i]];
         size_t begin, elems = wi_zero_own_part(zero, param, &begin);
         size_t at = elems ? param->offset + begin - wi_zero_first(zero, flat) : 0;
-        struct wi_optim_vector vector = {(const char *)shard + at * width, elems, flat->grad_dtype};
 
         if (elems && !(param->flags & WEFT_ZERO_DUPLICATE))
-            sum += wi_optim_sum_squares(zero->pool, &vector, 1);
+            vectors[n++] = (struct wi_optim_vector){(const char *)shard + at * width, elems, flat->grad_dtype};
     }
+    return n;
+}
+
+static double add_up(const double *sums, size_t n)
+{
+    double sum = 0;
+
+    for (size_t i = 0; i < n; i++)
+        sum += sums[i];
     return sum;
+}
+
+double wi_zero_flat_squares(const weft_zero *zero, const struct wi_zero_flat *flat, const void *shard)
+{
+    const struct wi_zero_update *update = &zero->update;
+    size_t n = list_vectors(zero, flat, shard, update->vectors);
+
+    wi_optim_squares(zero->pool, update->vectors, n, update->squares);
+    return add_up(update->squares, n);
 }
 
 static weft_status wait_for(weft_zero *zero, const struct wi_zero_flat *flat, weft_request **req)
@@ -174,15 +191,31 @@ weft_status wi_zero_reduce_finish_all(weft_zero *zero)
     return st;
 }
 
+/* One call for all that is in memory. A flat's parameters are added up first, as are those of one in a file. */
 double wi_zero_squares(weft_zero *zero)
 {
     uint64_t from = wi_now_ns();
+    const struct wi_zero_update *update = &zero->update;
+    size_t n = 0;
     double sum = 0;
 
     for (int i = 0; i < zero->nflats; i++)
-        if (zero->flats[i].trained)
-            sum += zero->flats[i].swapped ? zero->flats[i].squares
-                                          : wi_zero_flat_squares(zero, &zero->flats[i], zero->flats[i].grad_own);
+        if (zero->flats[i].trained && !zero->flats[i].swapped)
+            n += list_vectors(zero, &zero->flats[i], zero->flats[i].grad_own, update->vectors + n);
+    wi_optim_squares(zero->pool, update->vectors, n, update->squares);
+    n = 0;
+    for (int i = 0; i < zero->nflats; i++) {
+        const struct wi_zero_flat *flat = &zero->flats[i];
+
+        if (flat->trained && !flat->swapped) {
+            size_t own = list_vectors(zero, flat, flat->grad_own, update->vectors);
+
+            sum += add_up(update->squares + n, own);
+            n += own;
+        } else if (flat->trained) {
+            sum += flat->squares;
+        }
+    }
     zero->stats.norm_ns += wi_now_ns() - from;
     return sum;
 }

@@ -101,7 +101,7 @@ static int same_class(const struct wi_zero_flat *flat, const struct wi_zero_para
 {
     return flat->dtype == param->dtype && flat->trained == !(param->flags & WEFT_ZERO_FROZEN) &&
            flat->whole == !!(param->flags & WEFT_ZERO_WHOLE) && flat->domain == wi_zero_domain_of(param) &&
-           flat->muon == !!(param->flags & WEFT_ZERO_MUON);
+           flat->ops == param->ops;
 }
 
 /* By place, so that who walks over a shard meets its parameters in order. */
@@ -166,7 +166,9 @@ weft_status wi_zero_lay_out(weft_zero *zero)
             flat->dtype = param->dtype;
             flat->trained = !(param->flags & WEFT_ZERO_FROZEN);
             flat->whole = !!(param->flags & WEFT_ZERO_WHOLE);
-            flat->muon = !!(param->flags & WEFT_ZERO_MUON);
+            flat->ops = param->ops;
+            if (flat->trained && flat->ops->flags & WI_OPTIM_CODED)
+                flat->state = zero->config.state_dtype;
             flat->domain = wi_zero_domain_of(param);
             flat->grad_dtype = zero->config.grad_fp32 ? WEFT_FLOAT32 : param->dtype;
             WI_TRY(fill_flat(zero, unit, flat));
@@ -269,16 +271,16 @@ static void share_out(weft_zero *zero, int placed)
         if (placed && flat->separate)
             flat->weight = (float *)zero->memory.state.at + state / 4;
         state += flat->separate ? 4 * n : 0;
-        for (int m = 0; zero->config.state_dtype && m < wi_zero_moments(zero, flat); m++) {
+        for (int m = 0; flat->state && m < wi_zero_moments(zero, flat); m++) {
             state = wi_zero_round(state, ALIGN_BYTES);
             if (placed)
                 flat->codes[m] = (char *)zero->memory.state.at + state;
-            state += wi_zero_code_bytes(zero, n);
-            if (placed && wi_zero_scale_bytes(zero, flat, n))
+            state += wi_zero_code_bytes(flat, n);
+            if (placed && wi_zero_scale_bytes(flat, n))
                 flat->scales[m] = (float *)(void *)((char *)zero->memory.state.at + state);
-            state += wi_zero_scale_bytes(zero, flat, n);
+            state += wi_zero_scale_bytes(flat, n);
         }
-        for (int m = 0; !zero->config.state_dtype && m < wi_zero_moments(zero, flat); m++, state += 4 * n)
+        for (int m = 0; !flat->state && m < wi_zero_moments(zero, flat); m++, state += 4 * n)
             if (placed)
                 flat->moment[m] = (float *)zero->memory.state.at + state / 4;
     }
@@ -348,14 +350,31 @@ static weft_status allocate_state(weft_zero *zero)
     return WEFT_SUCCESS;
 }
 
+/* What a flat's optimizer needs beside the states, for the largest of its matrices that this rank updates. */
+static size_t scratch_of(const weft_zero *zero, const struct wi_zero_flat *flat)
+{
+    size_t most = 0;
+
+    if (flat->state)
+        return wi_optim_coded_bytes(zero->config.threads);
+    for (int i = 0; flat->ops->scratch_bytes && i < flat->nparams; i++) {
+        const struct wi_zero_param *param = &zero->params[flat->params[i]];
+        size_t begin, columns = param->ndims == 2 ? param->shape[1] : 1, bytes = 0;
+
+        if (wi_zero_updated_part(zero, param, &begin))
+            bytes = flat->ops->scratch_bytes(zero->config.threads, param->elems / columns, columns);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
 static weft_status allocate_scratch(weft_zero *zero)
 {
-    if (zero->config.optimizer == WEFT_ZERO_CALLBACK)
-        zero->update.scratch_bytes = wi_optim_user_bytes(zero->config.threads);
-    else if (zero->config.state_dtype)
-        zero->update.scratch_bytes = wi_optim_coded_bytes(zero->config.threads);
-    else
-        zero->update.scratch_bytes = wi_zero_muon_bytes(zero);
+    for (int i = 0; i < zero->nflats; i++) {
+        size_t bytes = zero->flats[i].trained ? scratch_of(zero, &zero->flats[i]) : 0;
+
+        zero->update.scratch_bytes = bytes > zero->update.scratch_bytes ? bytes : zero->update.scratch_bytes;
+    }
     if (!zero->update.scratch_bytes)
         return WEFT_SUCCESS;
     zero->update.scratch = wi_aligned_alloc(ALIGN_BYTES, wi_zero_round(zero->update.scratch_bytes, ALIGN_BYTES));
@@ -364,10 +383,59 @@ static weft_status allocate_scratch(weft_zero *zero)
                : wi_fail(WEFT_ENOMEM, "seal: %zu bytes for the optimizer cannot be had", zero->update.scratch_bytes);
 }
 
-weft_status wi_zero_allocate(weft_zero *zero)
+/* Room for what a step lists and computes. */
+static weft_status allocate_update(weft_zero *zero)
 {
+    struct wi_zero_update *update = &zero->update;
+    size_t nparams = (size_t)zero->nparams + 1, nflats = (size_t)zero->nflats + 1;
     int most = 0;
 
+    for (int i = 0; i < zero->nflats; i++) {
+        const struct wi_zero_flat *flat = &zero->flats[i];
+        int parts = flat->nparams + flat->updated_ranks; /* those of moments as codes are cut at shards */
+
+        most = parts > most ? parts : most;
+        update->two_passes |= flat->trained && flat->ops->flags & WI_OPTIM_TWO_PASSES;
+    }
+    for (int i = 0; i < zero->nparams; i++)
+        if (zero->params[i].group >= update->nhypers)
+            update->nhypers = zero->params[i].group + 1;
+    most *= update->two_passes ? 3 : 1; /* stage 0: before, in and behind the own shard */
+    update->pieces = wi_calloc((size_t)most + 1, sizeof *update->pieces);
+    update->piece_codes = wi_calloc((size_t)most + 1, sizeof *update->piece_codes);
+    update->piece_sums = wi_calloc((size_t)most + 1, sizeof(*update->piece_sums));
+    update->hypers = wi_calloc((size_t)update->nhypers + 1, sizeof *update->hypers);
+    update->optims = wi_calloc(nparams, sizeof *update->optims);
+    update->squares = wi_calloc(2 * nparams, sizeof *update->squares);
+    update->vectors = wi_calloc(nparams, sizeof *update->vectors);
+    update->flats = wi_calloc(2 * nflats + (size_t)zero->nunits, sizeof *update->flats);
+    update->extents = wi_calloc(nflats, sizeof *update->extents);
+    if (update->two_passes)
+        update->sums = wi_calloc(nparams, sizeof *update->sums);
+    if (!update->pieces || !update->piece_codes || !update->piece_sums || !update->hypers || !update->optims ||
+        !update->squares || !update->vectors || !update->flats || !update->extents ||
+        !update->sums != !update->two_passes)
+        return wi_fail(WEFT_ENOMEM, "seal: no memory for the updates of %d parameters", zero->nparams);
+    return WEFT_SUCCESS;
+}
+
+static void free_update(struct wi_zero_update *update)
+{
+    wi_free(update->pieces);
+    wi_free(update->piece_codes);
+    wi_free(update->piece_sums);
+    wi_free(update->hypers);
+    wi_free(update->optims);
+    wi_free(update->squares);
+    wi_free(update->vectors);
+    wi_free(update->flats);
+    wi_free(update->extents);
+    wi_free(update->sums);
+    wi_free(update->scratch);
+}
+
+weft_status wi_zero_allocate(weft_zero *zero)
+{
     mark(zero);
     WI_TRY(wi_zero_offload_choose(zero));
     share_out(zero, 0);
@@ -384,22 +452,12 @@ weft_status wi_zero_allocate(weft_zero *zero)
     WI_TRY(wi_zero_swap_create(zero));
     wi_zero_arena_init(&zero->memory.gather_arena, zero->context, zero->memory.gather.at, zero->memory.gather.bytes);
     wi_zero_arena_init(&zero->memory.reduce_arena, zero->context, zero->memory.reduce.at, zero->memory.reduce.bytes);
-    for (int i = 0; i < zero->nflats; i++) {
-        int parts =
-            zero->flats[i].nparams + zero->flats[i].updated_ranks; /* those of moments as codes are cut at shards */
-
-        most = parts > most ? parts : most;
-    }
-    most *= zero->config.optimizer == WEFT_ZERO_LAMB ? 3 : 1; /* stage 0: before, in and behind the own shard */
-    zero->update.pieces = wi_calloc((size_t)most + 1, sizeof *zero->update.pieces);
-    zero->update.piece_codes = wi_calloc((size_t)most + 1, sizeof *zero->update.piece_codes);
-    zero->update.piece_sums = wi_calloc((size_t)most + 1, sizeof(*zero->update.piece_sums));
+    WI_TRY(allocate_update(zero));
     zero->turns.order = wi_calloc((size_t)zero->nunits, sizeof *zero->turns.order);
     zero->turns.completed = wi_calloc((size_t)zero->nunits, sizeof *zero->turns.completed);
     zero->gathers.first_used = wi_calloc((size_t)zero->nunits, sizeof *zero->gathers.first_used);
     zero->gathers.delayed = wi_calloc((size_t)zero->nunits, sizeof *zero->gathers.delayed);
-    if (!zero->gathers.delayed || !zero->update.pieces || !zero->update.piece_sums || !zero->update.piece_codes ||
-        !zero->turns.order || !zero->turns.completed || !zero->gathers.first_used)
+    if (!zero->gathers.delayed || !zero->turns.order || !zero->turns.completed || !zero->gathers.first_used)
         return wi_fail(WEFT_ENOMEM, "seal: out of memory");
     return WEFT_SUCCESS;
 }
@@ -417,10 +475,7 @@ void wi_zero_free_memory(weft_zero *zero)
     for (int i = 0; i < zero->nflats; i++)
         wi_free(zero->flats[i].params);
     wi_free(zero->flats);
-    wi_free(zero->update.pieces);
-    wi_free(zero->update.scratch);
-    wi_free(zero->update.piece_sums);
-    wi_free(zero->update.piece_codes);
+    free_update(&zero->update);
     wi_free(zero->turns.order);
     wi_free(zero->turns.completed);
     wi_free(zero->gathers.first_used);

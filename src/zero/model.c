@@ -9,12 +9,13 @@
 #include "base/status.h"
 #include "base/struct_prefix.h"
 #include "base/text.h"
+#include "zero/offload.h"
 #include "zero/zero.h"
 
 static const struct wi_struct_rule param_rule = WI_STRUCT_RULE(weft_zero_param, "WEFT_ZERO_PARAM_INIT", name);
 
 enum { ROOM = 64 };
-#define FLAGS (WEFT_ZERO_FROZEN | WEFT_ZERO_WHOLE | WEFT_ZERO_EXPERT | WEFT_ZERO_DUPLICATE | WEFT_ZERO_MUON)
+#define FLAGS (WEFT_ZERO_FROZEN | WEFT_ZERO_WHOLE | WEFT_ZERO_EXPERT | WEFT_ZERO_DUPLICATE)
 
 /* Room for one more behind `count` entries of `bytes`. */
 static void *room(void *list, int count, size_t bytes)
@@ -22,18 +23,34 @@ static void *room(void *list, int count, size_t bytes)
     return count % ROOM ? list : wi_realloc(list, ((size_t)count + ROOM) * bytes);
 }
 
-static weft_status check_muon(const weft_zero *zero, const weft_zero_param *param)
+/* The optimizer of a parameter; of a frozen one none. What config.optimizer cannot do at all was refused before. */
+static weft_status find_ops(const weft_zero *zero, const weft_zero_param *param, const struct wi_optim_ops **ops)
 {
-    const char *why = !(param->flags & WEFT_ZERO_WHOLE)           ? "it is not WEFT_ZERO_WHOLE"
-                      : param->flags & WEFT_ZERO_FROZEN           ? "it is WEFT_ZERO_FROZEN"
-                      : param->ndims != 2                         ? "it has not two dimensions"
-                      : zero->config.optimizer != WEFT_ZERO_ADAMW ? "the optimizer of the others is not adamw"
-                      : zero->config.state_dtype                  ? "state_dtype is set"
-                      : zero->config.offload_params               ? "offload_params is set"
-                                                                  : NULL;
+    const weft_zero_config *config = &zero->config;
+    int frozen = !!(param->flags & WEFT_ZERO_FROZEN);
+    weft_zero_optimizer kind = param->optimizer ? param->optimizer : config->optimizer;
+    const struct wi_optim_ops *found = wi_optim_find(kind);
+    const char *why = NULL;
 
-    return why ? wi_fail(WEFT_EINVAL, "zero: param_add: \"%s\" is WEFT_ZERO_MUON, and %s", param->name, why)
-               : WEFT_SUCCESS;
+    *ops = NULL;
+    if (!found)
+        return wi_fail(WEFT_EINVAL, "zero: param_add: the optimizer of \"%s\" is %d, which is none", param->name,
+                       (int)kind);
+    if (frozen && !param->optimizer)
+        return WEFT_SUCCESS;
+    if (frozen)
+        why = "it is WEFT_ZERO_FROZEN";
+    else if (found->flags & WI_OPTIM_MATRICES && param->ndims != 2)
+        why = "it has not two dimensions; set `optimizer` of it to another one";
+    else
+        why = wi_zero_refuses(config, found);
+    if (why)
+        return wi_fail(WEFT_EINVAL, "zero: param_add: the optimizer of \"%s\" is %s, and %s", param->name,
+                       wi_optim_name(kind), why);
+    if (found->kind != config->optimizer)
+        WI_TRY(wi_zero_offload_check_optimizer("param_add", config, found));
+    *ops = found;
+    return WEFT_SUCCESS;
 }
 
 static weft_status check_param(const weft_zero *zero, const weft_zero_param *param, size_t *elems)
@@ -54,8 +71,6 @@ static weft_status check_param(const weft_zero *zero, const weft_zero_param *par
                        param->name, param->flags, param->flags & ~FLAGS);
     if (param->flags & WEFT_ZERO_EXPERT && !wi_zero_has_experts(zero))
         return wi_fail(WEFT_EINVAL, "zero: param_add: \"%s\" is an expert's, and config.experts was NULL", param->name);
-    if (param->flags & WEFT_ZERO_MUON)
-        WI_TRY(check_muon(zero, param));
     if (param->cut_elems > WI_ZERO_CUT_MOST)
         return wi_fail(WEFT_EINVAL, "zero: param_add: cut_elems of \"%s\" is %zu, above %zu", param->name,
                        param->cut_elems, WI_ZERO_CUT_MOST);
@@ -74,12 +89,16 @@ static weft_status check_param(const weft_zero *zero, const weft_zero_param *par
 static weft_status param_add(weft_zero *zero, const weft_zero_param *given, int *index)
 {
     weft_zero_param param = WEFT_ZERO_PARAM_INIT;
+    const struct wi_optim_ops *ops;
     size_t elems = 0;
 
     if (!index)
         return wi_fail(WEFT_EINVAL, "zero: param_add: index is NULL");
     WI_TRY(wi_struct_read(&param_rule, "zero: param_add", given, &param));
     WI_TRY(check_param(zero, &param, &elems));
+    WI_TRY(find_ops(zero, &param, &ops));
+    if (ops && ops->flags & WI_OPTIM_MATRICES)
+        param.flags |= WEFT_ZERO_WHOLE;
     void *params = room(zero->params, zero->nparams, sizeof *zero->params);
     char *name = wi_strdup(param.name), *saved = param.save_name ? wi_strdup(param.save_name) : NULL;
 
@@ -99,6 +118,7 @@ static weft_status param_add(weft_zero *zero, const weft_zero_param *given, int 
                                   .elems = elems,
                                   .cut = param.cut_elems,
                                   .flags = param.flags,
+                                  .ops = ops,
                                   .group = param.group,
                                   .unit = -1,
                                   .flat = -1};

@@ -15,29 +15,28 @@
 enum { DEPTH = 8, BLOCK_BYTES = 1 << 20 };
 
 /* A page of each stream, at least. Whether weights are a stream of their own is known when there are parameters. */
-static weft_status check_buffer(const weft_zero_config *config)
+static weft_status check_buffer(const char *call, const weft_zero_config *config, const struct wi_optim_ops *ops)
 {
-    int moments =
-        config->optimizer == WEFT_ZERO_CALLBACK ? config->update_moments : wi_optim_moments(config->optimizer);
+    int moments = wi_zero_ops_moments(config, ops);
     size_t least = (1 + (size_t)moments) * WI_DISK_ALIGN;
     size_t depth = config->offload_depth ? (size_t)config->offload_depth : DEPTH;
     size_t block = config->offload_block_bytes ? config->offload_block_bytes : BLOCK_BYTES;
 
     if (config->offload_block_bytes % WI_DISK_ALIGN || config->offload_block_bytes > 1 << 30)
-        return wi_fail(WEFT_EINVAL, "zero: create: offload_block_bytes is %zu, no multiple of %d up to 1 GiB",
+        return wi_fail(WEFT_EINVAL, "zero: %s: offload_block_bytes is %zu, no multiple of %d up to 1 GiB", call,
                        config->offload_block_bytes, WI_DISK_ALIGN);
     if (config->offload_buffer_bytes % WI_DISK_ALIGN || config->offload_buffer_bytes > (size_t)1 << 40)
-        return wi_fail(WEFT_EINVAL, "zero: create: offload_buffer_bytes is %zu, no multiple of %d up to 1 TiB",
+        return wi_fail(WEFT_EINVAL, "zero: %s: offload_buffer_bytes is %zu, no multiple of %d up to 1 TiB", call,
                        config->offload_buffer_bytes, WI_DISK_ALIGN);
     if (config->offload_buffer_bytes && config->offload_buffer_bytes < least)
         return wi_fail(WEFT_EINVAL,
-                       "zero: create: offload_buffer_bytes is %zu; %s with weights and %d moments needs at least %zu",
-                       config->offload_buffer_bytes, wi_optim_name(config->optimizer), moments, least);
+                       "zero: %s: offload_buffer_bytes is %zu; %s with weights and %d moments needs at least %zu", call,
+                       config->offload_buffer_bytes, wi_optim_name(ops->kind), moments, least);
     if (!config->offload_buffer_bytes && depth * block < least)
         return wi_fail(WEFT_EINVAL,
-                       "zero: create: offload_buffer_bytes is 0, and offload_depth x offload_block_bytes is %zu; %s "
+                       "zero: %s: offload_buffer_bytes is 0, and offload_depth x offload_block_bytes is %zu; %s "
                        "with weights and %d moments needs at least %zu",
-                       depth * block, wi_optim_name(config->optimizer), moments, least);
+                       call, depth * block, wi_optim_name(ops->kind), moments, least);
     return WEFT_SUCCESS;
 }
 
@@ -75,11 +74,9 @@ int wi_zero_offload_exact(const weft_zero_config *config)
 }
 
 /* Of which the root divides. */
-static int is_squares(const weft_zero_config *config, weft_zero_what what)
+static int is_squares(const struct wi_optim_ops *ops, weft_zero_what what)
 {
-    if (config->optimizer == WEFT_ZERO_ADAGRAD)
-        return what == WEFT_ZERO_MOMENT1;
-    return what == WEFT_ZERO_MOMENT2 && config->optimizer != WEFT_ZERO_CALLBACK;
+    return (what == WEFT_ZERO_MOMENT1 && ops->squares & 1) || (what == WEFT_ZERO_MOMENT2 && ops->squares & 2);
 }
 
 static weft_status check_codecs(const weft_zero_config *config)
@@ -95,11 +92,6 @@ static weft_status check_codecs(const weft_zero_config *config)
             return wi_fail(WEFT_EINVAL, "zero: create: %s is set, and offload_folder is not", coded[i].field);
         if (weft_codec_bytes(codec, 1, &bytes) < 0)
             return wi_fail(WEFT_EINVAL, "zero: create: %s: %s", coded[i].field, weft_thread_error());
-        if (is_squares(config, coded[i].what) && !is_codec(codec, "lossless") && !is_codec(codec, "bf16"))
-            return wi_fail(WEFT_EINVAL,
-                           "zero: create: %s is \"%s\", of sums of squares of %s: it may make them 0 or negative; "
-                           "\"bf16\" and \"lossless\" do not",
-                           coded[i].field, codec, wi_optim_name(config->optimizer));
     }
     if (config->offload_memory_bytes && !wi_zero_offload_exact(config))
         return wi_fail(WEFT_EINVAL,
@@ -117,7 +109,22 @@ weft_status wi_zero_offload_check(const weft_zero_config *config)
                            ? "offload_folder is not"
                            : "shard_ranks is, too: gradients in a file are not added up over copies");
     WI_TRY(check_codecs(config));
-    return check_buffer(config);
+    return wi_zero_offload_check_optimizer("create", config, wi_optim_find(config->optimizer));
+}
+
+weft_status wi_zero_offload_check_optimizer(const char *call, const weft_zero_config *config,
+                                            const struct wi_optim_ops *ops)
+{
+    for (int i = 0; i < CODED; i++) {
+        const char *codec = wi_zero_offload_codec(config, coded[i].what);
+
+        if (codec && is_squares(ops, coded[i].what) && !is_codec(codec, "lossless") && !is_codec(codec, "bf16"))
+            return wi_fail(WEFT_EINVAL,
+                           "zero: %s: %s is \"%s\", of sums of squares of %s: it may make them 0 or negative; "
+                           "\"bf16\" and \"lossless\" do not",
+                           call, coded[i].field, codec, wi_optim_name(ops->kind));
+    }
+    return check_buffer(call, config, ops);
 }
 
 /* ---- The file ---- */
@@ -132,10 +139,12 @@ size_t wi_zero_stream_bytes(const struct wi_zero_flat *flat)
     return 4 * flat->updated_elems;
 }
 
-/* What a flat would take in a file; 0: nothing of it goes there. Muon's matrices do not come in pieces. */
+/* What a flat would take in a file; 0: nothing of it goes there. */
 static double weight_of(const weft_zero *zero, const struct wi_zero_flat *flat)
 {
-    return flat->trained && !flat->muon ? (double)wi_zero_streams(zero, flat) * (double)wi_zero_stream_bytes(flat) : 0;
+    return flat->trained && wi_zero_in_pieces(flat)
+               ? (double)wi_zero_streams(zero, flat) * (double)wi_zero_stream_bytes(flat)
+               : 0;
 }
 
 /* Units that are used last are updated last: what is in memory goes on its way meanwhile. */

@@ -9,8 +9,9 @@
 /* How the engine's files are read and written; name: of the file, borrowed. */
 struct wi_disk_config wi_zero_offload_config(const weft_zero *zero, const char *name);
 
-/* Fields of a configuration that are of files. */
+/* Fields of a configuration that are of files; and what of them must suit an optimizer of a parameter's own. */
 weft_status wi_zero_offload_check(const weft_zero_config *config);
+weft_status wi_zero_offload_check_optimizer(const char *call, const weft_zero_config *config, const struct wi_optim_ops *ops);
 
 /* The codec of a stream of a flat in the file; NULL: none. */
 const char *wi_zero_offload_codec(const weft_zero_config *config, weft_zero_what what);

@@ -90,15 +90,21 @@ static void describe_param(const weft_zero *zero, int i, char *text)
     for (int d = 0; d < p->ndims && at < MODEL_TEXT; d++)
         at += snprintf(text + at, (size_t)(MODEL_TEXT - at), "%s%zu", d ? ", " : "", p->shape[d]);
     if (at < MODEL_TEXT)
-        snprintf(text + at, (size_t)(MODEL_TEXT - at), "]%s%s in unit %d", p->flags & WEFT_ZERO_FROZEN ? " frozen" : "",
-                 p->flags & WEFT_ZERO_WHOLE ? " whole" : "", p->unit);
+        snprintf(text + at, (size_t)(MODEL_TEXT - at), "]%s%s in unit %d, %s",
+                 p->flags & WEFT_ZERO_FROZEN ? " frozen" : "", p->flags & WEFT_ZERO_WHOLE ? " whole" : "", p->unit,
+                 p->ops ? wi_optim_name(p->ops->kind) : "not trained");
 }
 
 static uint64_t hash_param(const struct wi_zero_param *p)
 {
-    uint64_t facts[] = {(uint64_t)p->dtype,          (uint64_t)p->ndims, p->flags,
-                        (uint64_t)p->group,          (uint64_t)p->unit,  p->cut,
-                        (uint64_t)(p->saved != NULL)};
+    uint64_t facts[] = {(uint64_t)p->dtype,
+                        (uint64_t)p->ndims,
+                        p->flags,
+                        (uint64_t)p->group,
+                        (uint64_t)p->unit,
+                        p->cut,
+                        (uint64_t)(p->saved != NULL),
+                        p->ops ? (uint64_t)p->ops->kind : 0};
     uint64_t hash = wi_hash64(p->name, strlen(p->name), 7);
 
     if (p->saved && !(p->flags & WEFT_ZERO_EXPERT)) /* experts' are other ones */

@@ -5,14 +5,14 @@
 #include "base/status.h"
 #include "zero/place.h"
 
-size_t wi_zero_code_bytes(const weft_zero *zero, size_t elems)
+size_t wi_zero_code_bytes(const struct wi_zero_flat *flat, size_t elems)
 {
-    return wi_zero_round(zero->config.state_dtype == WEFT_ZERO_BLOCK8 ? elems : 2 * elems, 64);
+    return wi_zero_round(flat->state == WEFT_ZERO_STATE_BLOCK8 ? elems : 2 * elems, 64);
 }
 
-size_t wi_zero_scale_bytes(const weft_zero *zero, const struct wi_zero_flat *flat, size_t elems)
+size_t wi_zero_scale_bytes(const struct wi_zero_flat *flat, size_t elems)
 {
-    if (zero->config.state_dtype != WEFT_ZERO_BLOCK8)
+    if (flat->state != WEFT_ZERO_STATE_BLOCK8)
         return 0;
     return wi_zero_round((elems / WI_OPTIM_BLOCK + (size_t)(flat->nparams + flat->updated_ranks)) * sizeof(float), 64);
 }
@@ -21,7 +21,7 @@ int wi_zero_part_codes(const weft_zero *zero, const struct wi_zero_flat *flat, i
                        size_t *elems, struct wi_optim_codes *codes)
 {
     const struct wi_zero_param *param = &zero->params[flat->params[index]];
-    size_t width = zero->config.state_dtype == WEFT_ZERO_BLOCK8 ? 1 : 2, at;
+    size_t width = flat->state == WEFT_ZERO_STATE_BLOCK8 ? 1 : 2, at;
 
     *elems = wi_zero_part(zero, param, rank, begin);
     if (!*elems)

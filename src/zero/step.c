@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/alloc.h"
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/status.h"
@@ -28,27 +27,43 @@ static weft_status check_groups(const weft_zero *zero, int nhypers)
     return WEFT_SUCCESS;
 }
 
-/* A program of another version has structs of another size in its array. */
-static weft_status read_hypers(const weft_zero *zero, const weft_zero_hyper *given, int nhypers, weft_zero_hyper *own)
+/* A program of another version has structs of another size in its array. Those of groups without parameters are compared, too. */
+static weft_status read_hypers(weft_zero *zero, const weft_zero_hyper *given, int nhypers, uint64_t *hash)
 {
-    struct wi_optim optim;
+    const weft_zero_hyper init = WEFT_ZERO_HYPER_INIT;
+    weft_zero_hyper *own = zero->update.hypers;
 
+    *hash = 5;
     for (int i = 0; i < nhypers; i++) {
-        const weft_zero_hyper init = WEFT_ZERO_HYPER_INIT;
         const weft_zero_hyper *one = (const void *)((const char *)given + (size_t)i * given->bytes);
+        weft_zero_hyper hyper = init;
 
-        own[i] = init;
         if (one->bytes != given->bytes)
             return wi_fail(WEFT_EINVAL, "zero: step: the bytes of group %d differ from those of group 0", i);
-        WI_TRY(wi_struct_read(&hyper_rule, "zero: step", one, &own[i]));
-        weft_status st = wi_optim_prepare(&optim, zero->config.optimizer, &own[i], zero->step + 1, 1);
+        WI_TRY(wi_struct_read(&hyper_rule, "zero: step", one, &hyper));
+        *hash = wi_hash64(&hyper, sizeof hyper, *hash);
+        if (i < zero->update.nhypers)
+            own[i] = hyper;
+    }
+    for (int i = 0; i < zero->nparams; i++) {
+        const struct wi_zero_param *param = &zero->params[i];
+        weft_status st = param->ops ? param->ops->check(param->ops->kind, &own[param->group]) : WEFT_SUCCESS;
 
         if (st < 0)
-            return wi_fail(st, "zero: step: group %d: %s", i, wi_fail_text());
+            return wi_fail(st, "zero: step: group %d: %s", param->group, wi_fail_text());
     }
-    for (int i = 0; i < zero->nparams; i++)
-        if (zero->params[i].flags & WEFT_ZERO_MUON && wi_optim_muon_check(&own[zero->params[i].group]) < 0)
-            return wi_fail(WEFT_EINVAL, "zero: step: group %d: %s", zero->params[i].group, wi_fail_text());
+    return WEFT_SUCCESS;
+}
+
+static weft_status prepare(weft_zero *zero, double grad_scale)
+{
+    for (int i = 0; i < zero->nparams; i++) {
+        const struct wi_zero_param *param = &zero->params[i];
+
+        if (param->ops)
+            WI_TRY(wi_optim_prepare(&zero->update.optims[i], param->ops->kind, &zero->update.hypers[param->group],
+                                    zero->step + 1, grad_scale));
+    }
     return WEFT_SUCCESS;
 }
 
@@ -75,9 +90,9 @@ static weft_status small(weft_zero *zero, weft_comm *comm, weft_kind kind, doubl
 /* The sum of squares over all ranks, a number that is not finite if any is not: one all-reduce finds norm and overflow. With other
  * parts of the model one among those goes before, and broadcasts follow: different groups may add in different orders, and all
  * ranks must have the same bits. */
-static weft_status agree_on_squares(weft_zero *zero, double *squares, const weft_zero_hyper *hypers, int nhypers)
+static weft_status agree_on_squares(weft_zero *zero, double *squares, uint64_t hash)
 {
-    uint64_t from = wi_now_ns(), hash = wi_hash64(hypers, (size_t)nhypers * sizeof *hypers, 5);
+    uint64_t from = wi_now_ns();
     weft_status st = WEFT_SUCCESS;
     char label[WI_ZERO_LABEL_BYTES];
 
@@ -171,7 +186,7 @@ static int find_ranges(const weft_zero *zero, const struct wi_zero_param *param,
 {
     size_t begin, first, elems = wi_zero_own_part(zero, param, &begin), all = wi_zero_updated_part(zero, param, &first);
 
-    if (!zero->update.sums || all == elems) {
+    if (!zero->update.first_pass || all == elems) {
         ranges[0] = (struct range){first, all, 1};
         return 1;
     }
@@ -181,24 +196,25 @@ static int find_ranges(const weft_zero *zero, const struct wi_zero_param *param,
     return 3;
 }
 
-static void run(weft_zero *zero, size_t npieces)
+static void run(weft_zero *zero, const struct wi_zero_flat *flat, size_t npieces)
 {
-    const struct wi_optim_user user = {zero->config.update, zero->config.update_arg, zero->update.scratch};
+    const struct wi_optim_call call = {
+        .pool = zero->pool,
+        .pieces = zero->update.pieces,
+        .npieces = npieces,
+        .codes = flat->state ? zero->update.piece_codes : NULL,
+        .sums = zero->update.first_pass ? zero->update.piece_sums : NULL,
+        .update = zero->config.update,
+        .update_arg = zero->config.update_arg,
+        .scratch = zero->update.scratch,
+    };
 
-    if (zero->update.sums)
-        wi_optim_lamb_moments(zero->pool, zero->update.pieces, zero->update.piece_sums, npieces);
-    else if (zero->config.optimizer == WEFT_ZERO_CALLBACK)
-        wi_optim_run_user(zero->pool, &user, zero->update.pieces, npieces);
-    else if (zero->config.state_dtype)
-        wi_optim_run_coded(zero->pool, zero->update.pieces, zero->update.piece_codes, npieces, zero->update.scratch);
-    else
-        wi_optim_run(zero->pool, zero->update.pieces, npieces);
+    flat->ops->run(&call);
 }
 
 /* What of a range of a parameter is among `elems` elements, from `from` on, of what this rank updates of the flat. */
-static size_t add_piece(weft_zero *zero, const struct wi_zero_flat *flat, const struct wi_optim *optims, int number,
-                        const struct range *range, size_t from, size_t elems, const struct wi_zero_memory *memory,
-                        size_t npieces)
+static size_t add_piece(weft_zero *zero, const struct wi_zero_flat *flat, int number, const struct range *range,
+                        size_t from, size_t elems, const struct wi_zero_memory *memory, size_t npieces)
 {
     const struct wi_zero_param *param = &zero->params[number];
     size_t width = wi_zero_width(flat->dtype), grad_width = wi_zero_width(flat->grad_dtype);
@@ -209,7 +225,7 @@ static size_t add_piece(weft_zero *zero, const struct wi_zero_flat *flat, const 
     if (!range->elems || first >= last)
         return npieces;
     zero->update.pieces[npieces] = (struct wi_optim_piece){
-        .optim = &optims[zero->config.optimizer == WEFT_ZERO_LAMB ? number : param->group],
+        .optim = &zero->update.optims[number],
         .elems = last - first,
         .weight = memory->weight + (first - from),
         .moment1 = memory->moment[0] ? memory->moment[0] + (first - from) : NULL,
@@ -220,15 +236,15 @@ static size_t add_piece(weft_zero *zero, const struct wi_zero_flat *flat, const 
         .out_dtype = flat->dtype,
         .param = number,
         .first = first + flat->updated_first - param->offset,
+        .rows = flat->ops->flags & WI_OPTIM_MATRICES ? param->shape[0] : 0,
     };
-    if (zero->update.sums)
+    if (zero->update.first_pass)
         zero->update.piece_sums[npieces] = range->counts ? &zero->update.sums[number] : NULL;
     return npieces + 1;
 }
 
 /* Moments that are codes are in memory, and so is all of the flat. */
-static size_t add_coded(weft_zero *zero, const struct wi_zero_flat *flat, const struct wi_optim *optims,
-                        const struct wi_zero_memory *memory)
+static size_t add_coded(weft_zero *zero, const struct wi_zero_flat *flat, const struct wi_zero_memory *memory)
 {
     size_t npieces = 0;
 
@@ -237,32 +253,27 @@ static size_t add_coded(weft_zero *zero, const struct wi_zero_flat *flat, const 
             struct range range = {0, 0, 0};
 
             if (wi_zero_part_codes(zero, flat, i, r, &range.begin, &range.elems, &zero->update.piece_codes[npieces]))
-                npieces = add_piece(zero, flat, optims, (int)flat->params[i], &range, 0, flat->updated_elems, memory,
-                                    npieces);
+                npieces = add_piece(zero, flat, (int)flat->params[i], &range, 0, flat->updated_elems, memory, npieces);
         }
     return npieces;
 }
 
-void wi_zero_update_part(weft_zero *zero, const struct wi_zero_flat *flat, const struct wi_optim *optims, size_t from,
-                         size_t elems, const struct wi_zero_memory *memory)
+void wi_zero_update_part(weft_zero *zero, const struct wi_zero_flat *flat, size_t from, size_t elems,
+                         const struct wi_zero_memory *memory)
 {
     struct range ranges[3];
     size_t npieces = 0;
 
-    if (flat->muon) {
-        wi_zero_muon_update(zero, flat, optims, memory);
-        return;
-    }
-    if (zero->config.state_dtype)
-        npieces = add_coded(zero, flat, optims, memory);
-    for (int i = 0; !zero->config.state_dtype && i < flat->nparams; i++) {
+    if (flat->state)
+        npieces = add_coded(zero, flat, memory);
+    for (int i = 0; !flat->state && i < flat->nparams; i++) {
         int number = (int)flat->params[i], n = find_ranges(zero, &zero->params[number], ranges);
 
         for (int k = 0; k < n; k++)
-            npieces = add_piece(zero, flat, optims, number, &ranges[k], from, elems, memory, npieces);
+            npieces = add_piece(zero, flat, number, &ranges[k], from, elems, memory, npieces);
     }
-    run(zero, npieces);
-    if (flat->separate && flat->dtype == WEFT_FLOAT32 && !zero->update.sums)
+    run(zero, flat, npieces);
+    if (flat->separate && flat->dtype == WEFT_FLOAT32 && !zero->update.first_pass)
         for (size_t i = 0; i < npieces; i++) {
             const struct wi_optim_piece *piece = &zero->update.pieces[i];
 
@@ -306,27 +317,22 @@ static weft_status learn_order(weft_zero *zero)
     return WEFT_SUCCESS;
 }
 
-static weft_status apply(weft_zero *zero, const weft_zero_hyper *hypers, int nhypers, weft_zero_step_info *info)
+static weft_status apply(weft_zero *zero, uint64_t hash, weft_zero_step_info *info)
 {
-    int lamb = zero->config.optimizer == WEFT_ZERO_LAMB, noptims = lamb ? zero->nparams : nhypers;
-    struct wi_optim *optims = wi_calloc((size_t)noptims + 1, sizeof *optims);
     double divisor = zero->config.divisor > 0 ? zero->config.divisor : (double)zero->nranks * zero->micro.ended;
     double scale = 1 / (divisor * zero->scale.value), squares = 0;
-    weft_status st = optims ? WEFT_SUCCESS : wi_fail(WEFT_ENOMEM, "zero: step: out of memory");
+    weft_status st = wi_zero_reduce_finish_all(zero);
 
-    if (st >= 0)
-        st = wi_zero_reduce_finish_all(zero);
     if (st >= 0)
         squares = wi_zero_squares(zero);
     if (st >= 0)
-        st = agree_on_squares(zero, &squares, hypers, nhypers);
+        st = agree_on_squares(zero, &squares, hash);
     info->norm = sqrt(squares) * scale;
     info->skipped = !isfinite(squares);
     if (!info->skipped && zero->config.clip > 0 && info->norm + 1e-6 > zero->config.clip)
         info->factor = zero->config.clip / (info->norm + 1e-6);
-    for (int i = 0; st >= 0 && i < noptims; i++)
-        st = wi_optim_prepare(&optims[i], zero->config.optimizer, &hypers[lamb ? zero->params[i].group : i],
-                              zero->step + 1, scale * info->factor);
+    if (st >= 0)
+        st = prepare(zero, scale * info->factor);
     if (st >= 0 && !info->skipped && wi_zero_updates_all(zero))
         st = gather_gradients(zero);
     if (st >= 0)
@@ -337,13 +343,12 @@ static weft_status apply(weft_zero *zero, const weft_zero_hyper *hypers, int nhy
     if (st >= 0 && !info->skipped)
         st = wi_zero_release_all(zero);
     if (st >= 0 && !info->skipped) {
-        st = zero->config.optimizer == WEFT_ZERO_LAMB ? wi_zero_lamb(zero, optims) : WEFT_SUCCESS;
+        st = zero->update.two_passes ? wi_zero_first_pass(zero) : WEFT_SUCCESS;
         if (st >= 0)
-            st = wi_zero_update_all(zero, optims, wi_zero_gather_updated);
+            st = wi_zero_update_all(zero, wi_zero_gather_updated);
         /* Some parameters have changed, and others have not. */
         wi_zero_final(zero, st);
     }
-    wi_free(optims);
     return st;
 }
 
@@ -374,19 +379,13 @@ static uint64_t stalled(const weft_zero *zero)
 static weft_status step(weft_zero *zero, const weft_zero_hyper *given, int nhypers, weft_zero_step_info *out)
 {
     weft_zero_step_info info = WEFT_ZERO_STEP_INFO_INIT;
-    uint64_t update_ns = zero->stats.update_ns, stall_ns = stalled(zero);
+    uint64_t update_ns = zero->stats.update_ns, stall_ns = stalled(zero), hash;
 
     WI_TRY(check_step(zero, given, nhypers));
     if (out)
         WI_TRY(wi_struct_check(&info_rule, "zero: step", out));
-    weft_zero_hyper *hypers = wi_calloc((size_t)nhypers, sizeof *hypers);
-    weft_status st =
-        hypers ? read_hypers(zero, given, nhypers, hypers) : wi_fail(WEFT_ENOMEM, "zero: step: out of memory");
-
-    if (st >= 0)
-        st = apply(zero, hypers, nhypers, &info);
-    wi_free(hypers);
-    WI_TRY(st);
+    WI_TRY(read_hypers(zero, given, nhypers, &hash));
+    WI_TRY(apply(zero, hash, &info));
     zero->step += !info.skipped;
     zero->stats.step_update_ns = zero->stats.update_ns - update_ns;
     zero->stats.step_stall_ns = stalled(zero) - stall_ns;

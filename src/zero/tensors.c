@@ -4,7 +4,18 @@
 #include "base/alloc.h"
 #include "base/status.h"
 
-static const char *const kinds[] = {"weight", "moment1", "moment2"};
+/* Moments of an optimizer of a parameter's own have its name, so that they are not taken for another one's. Small letters. */
+static const char *kind_of(const weft_zero *zero, const struct wi_zero_flat *flat, int kind)
+{
+    static const char *const kinds[] = {"weight", "moment1", "moment2"};
+#define OWN(name, value, text) [name] = {text "_moment1", text "_moment2"},
+    static const char *const own[][2] = {WEFT_ZERO_OPTIMIZER_LIST(OWN)};
+#undef OWN
+
+    if (!kind || !flat->trained || flat->ops->kind == zero->config.optimizer)
+        return kinds[kind];
+    return own[flat->ops->kind][kind - 1];
+}
 
 static weft_status fetch(void *arg, size_t first, size_t elems, void *out)
 {
@@ -29,7 +40,7 @@ static size_t add(weft_zero *zero, const struct wi_zero_param *param, int kind, 
         return 0;
     *piece = (struct wi_ckpt_piece){
         .name = wi_zero_saved_name(param),
-        .kind = kinds[kind],
+        .kind = kind_of(zero, flat, kind),
         .dtype = place.dtype,
         .ndims = param->ndims,
         .shape = param->shape,

@@ -3,7 +3,6 @@
  * depends on the disk; the order in which parameters go on their way does not. */
 #include <string.h>
 
-#include "base/alloc.h"
 #include "base/clock.h"
 #include "base/status.h"
 #include "zero/offload.h"
@@ -15,7 +14,6 @@
 
 struct update {
     weft_zero *zero;
-    const struct wi_optim *optims;
     wi_zero_updated_fn updated;
     int *filed, *kept;    /* flats in the order of use, -1 ends them */
     int *left;            /* of each unit: flats that are still to be updated */
@@ -65,7 +63,7 @@ static weft_status update_some(struct update *update, const int *place, size_t f
     }
     if (!flat->separate)
         memory->weight = (float *)(void *)memory->out + from;
-    wi_zero_update_part(zero, flat, update->optims, from, elems, memory);
+    wi_zero_update_part(zero, flat, from, elems, memory);
     if (flat->swapped && last)
         WI_TRY(wi_zero_swap_update_end(zero, flat));
     return last ? done(update, flat) : WEFT_SUCCESS;
@@ -83,8 +81,8 @@ static weft_status compute(void *arg, const struct wi_disk_piece *piece)
     return update_some(update, place, piece->offset / 4, piece->bytes / 4, &memory);
 }
 
-/* The next elements of the flats in memory, at most so many; 0: there are none left. Matrices of Muon and moments that are codes do
- * not come in pieces. */
+/* The next elements of the flats in memory, at most so many; 0: there are none left. Not all of them
+ * come in pieces. */
 static int update_kept(struct update *update, size_t most)
 {
     const int *place = &update->kept[update->at];
@@ -95,7 +93,7 @@ static int update_kept(struct update *update, size_t most)
     const struct wi_zero_flat *flat = &update->zero->flats[*place];
     size_t from = update->from, elems = flat->updated_elems - from;
 
-    if (!flat->muon && !update->zero->config.state_dtype && elems > most)
+    if (wi_zero_in_pieces(flat) && elems > most)
         elems = most;
     if (flat->separate)
         memory.weight = flat->weight + from;
@@ -126,7 +124,8 @@ static void list_flats(struct update *update, size_t *extents, size_t *nextents)
         const struct wi_zero_unit *unit = &zero->units[zero->turns.order[i]];
 
         for (int f = unit->first_flat; f < unit->first_flat + unit->nflats; f++) {
-            if (!zero->flats[f].trained)
+            if (!zero->flats[f].trained ||
+                (zero->update.first_pass && !(zero->flats[f].ops->flags & WI_OPTIM_TWO_PASSES)))
                 continue;
             update->left[zero->turns.order[i]]++;
             if (zero->flats[f].filed) {
@@ -152,27 +151,22 @@ static weft_status update_lists(struct update *update, const size_t *extents, si
     return did < 0 ? (weft_status)did : WEFT_SUCCESS;
 }
 
-weft_status wi_zero_update_all(weft_zero *zero, const struct wi_optim *optims, wi_zero_updated_fn updated)
+weft_status wi_zero_update_all(weft_zero *zero, wi_zero_updated_fn updated)
 {
     uint64_t from = wi_now_ns();
     size_t n = (size_t)zero->nflats + 1, nextents;
-    int *flats = wi_calloc(2 * n + (size_t)zero->nunits, sizeof *flats);
-    size_t *extents = wi_calloc(n, sizeof *extents);
+    int *flats = zero->update.flats;
     struct update update = {.zero = zero,
-                            .optims = optims,
                             .updated = updated,
                             .filed = flats,
                             .kept = flats + n,
                             .left = flats + 2 * n,
                             .cursor = zero->turns.norder - 1};
-    weft_status st = flats && extents ? WEFT_SUCCESS : wi_fail(WEFT_ENOMEM, "zero: step: out of memory");
 
-    if (st >= 0) {
-        list_flats(&update, extents, &nextents);
-        st = update_lists(&update, extents, nextents);
-    }
-    wi_free(flats);
-    wi_free(extents);
+    memset(update.left, 0, (size_t)zero->nunits * sizeof *update.left);
+    list_flats(&update, zero->update.extents, &nextents);
+    weft_status st = update_lists(&update, zero->update.extents, nextents);
+
     zero->stats.update_ns += wi_now_ns() - from;
     return st;
 }

@@ -30,8 +30,7 @@ static weft_status check(const char *call, const weft_zero *zero, int number, we
         return wi_fail(WEFT_EINVAL, "zero: %s: parameter \"%s\" is frozen and has no %s", call, param->name,
                        whats[what]);
     if (!wi_zero_has(zero, flat, (int)what))
-        return wi_fail(WEFT_EINVAL, "zero: %s: %s has no %s", call,
-                       flat->muon ? "muon" : wi_optim_name(zero->config.optimizer), whats[what]);
+        return wi_fail(WEFT_EINVAL, "zero: %s: %s has no %s", call, wi_optim_name(flat->ops->kind), whats[what]);
     return WEFT_SUCCESS;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The engine's insides. A model is units of parameters. The parameters of a unit that have one data type, and are all trained or
+/* The engine's insides. A model is units of parameters. The parameters of a unit that have one data type and one optimizer, or are
  * all frozen, lie one after the other in a *flat*, which is cut into as many shards of one size as there are ranks. Flats are what
  * is gathered and reduced, in place: parameters are views of them. doc/adr/0031-zero.md */
 #ifndef WI_ZERO_ZERO_H
@@ -24,6 +24,7 @@ struct wi_zero_param {
     int ndims;
     size_t shape[WEFT_ZERO_DIMS_MAX], elems, cut;
     unsigned flags;
+    const struct wi_optim_ops *ops; /* its optimizer; of a frozen one NULL */
     int group, unit, flat; /* -1: of no unit; before sealing of no flat */
     size_t offset;         /* elements into its flat */
     int asked;             /* its gradient's place was asked for in this micro-batch */
@@ -41,7 +42,9 @@ struct wi_zero_swapped {
 };
 
 struct wi_zero_flat {
-    int unit, domain, trained, whole, muon; /* domain: WI_ZERO_COMMON or _EXPERTS */
+    int unit, domain, trained, whole; /* domain: WI_ZERO_COMMON or _EXPERTS */
+    const struct wi_optim_ops *ops;   /* who updates it; of a frozen one NULL */
+    weft_zero_state_dtype state;      /* of its moments */
     weft_dtype dtype, grad_dtype;
     size_t shard, elems;  /* of a rank, of all */
     size_t updated_first, updated_elems; /* those that this rank updates, if it is trained: its shard, or all (place.c) */
@@ -155,13 +158,23 @@ struct wi_zero_offload {
     struct wi_zero_tier *tier;
 };
 
-/* What updates work in (step.c, lamb.c, muon.c; layout.c makes it). */
+/* What updates work in (step.c, sums.c, update.c; layout.c makes it): a step allocates nothing, as a rank without memory would keep
+ * the others waiting. */
 struct wi_zero_update {
+    weft_zero_hyper *hypers;             /* of this step's groups */
+    int nhypers;                         /* more than the largest group of a parameter */
+    struct wi_optim *optims;             /* of parameters; those of frozen ones are not used */
+    int two_passes;                      /* an optimizer of a flat takes two */
+    int first_pass;                      /* it is the first one */
+    struct wi_optim_sums *sums;          /* of the first pass: of parameters' shards */
+    double *squares;                     /* room for two of each parameter */
+    struct wi_optim_vector *vectors;     /* room for as many as there are parameters */
+    int *flats;                          /* room for two lists of all flats, their ends, and a number of each unit */
+    size_t *extents;                     /* room for as many as there are flats */
     struct wi_optim_piece *pieces;       /* room for those of one flat */
     struct wi_optim_codes *piece_codes;  /* of the pieces, if moments are kept as codes */
-    struct wi_optim_sums *sums;          /* lamb's first pass: of parameters' shards; else NULL */
-    struct wi_optim_sums **piece_sums;   /* lamb: of the pieces; room for as many */
-    void *scratch;                       /* of the optimizer */
+    struct wi_optim_sums **piece_sums;   /* of the pieces, in a first pass; room for as many */
+    void *scratch;                       /* of optimizers, one after the other */
     size_t scratch_bytes;
 };
 
@@ -227,6 +240,8 @@ weft_status wi_zero_leave(weft_zero *zero, unsigned since, weft_status status);
 weft_status wi_zero_broke(weft_zero *zero, weft_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* A field of a configuration, by its name. */
 weft_status wi_zero_number(const char *name, double value, double least, double most);
+/* Why an optimizer cannot be that of parameters of an engine of this configuration; NULL: it can. */
+const char *wi_zero_refuses(const weft_zero_config *config, const struct wi_optim_ops *ops);
 weft_status wi_zero_param_check(const char *call, const weft_zero *zero, int param);
 weft_status wi_zero_unit_check(const char *call, const weft_zero *zero, int unit);
 
@@ -265,22 +280,22 @@ struct wi_zero_memory {
     const char *grads;         /* of element 0 */
     char *out;
 };
-void wi_zero_update_part(weft_zero *zero, const struct wi_zero_flat *flat, const struct wi_optim *optims, size_t from, size_t elems,
+void wi_zero_update_part(weft_zero *zero, const struct wi_zero_flat *flat, size_t from, size_t elems,
                          const struct wi_zero_memory *memory);
 
-/* update.c: update all flats. `updated` is called of units in the order in which they are used, which is the same on all ranks
- * wherever their flats are. optims: of groups; lamb's are of parameters. */
+/* update.c: update all flats; in a first pass those of optimizers that take two. `updated` is called of units in the order in which
+ * they are used, which is the same on all ranks wherever their flats are. */
 typedef weft_status (*wi_zero_updated_fn)(weft_zero *zero, int unit);
-weft_status wi_zero_update_all(weft_zero *zero, const struct wi_optim *optims, wi_zero_updated_fn updated);
+weft_status wi_zero_update_all(weft_zero *zero, wi_zero_updated_fn updated);
 /* A collective of a few numbers of 64 bits, in place, added up or those of the first rank. */
 weft_status wi_zero_numbers(weft_zero *zero, weft_comm *comm, weft_kind kind, double *values, size_t count, const char *label);
 
-/* lamb.c: the first pass; step sizes are multiplied by the ratios of norms. */
-weft_status wi_zero_lamb(weft_zero *zero, struct wi_optim *optims);
+/* sums.c: the first pass of optimizers that take two; they are told the sums over whole parameters. */
+weft_status wi_zero_first_pass(weft_zero *zero);
 
 /* state.c: moments that are kept as codes. */
-size_t wi_zero_code_bytes(const weft_zero *zero, size_t elems);
-size_t wi_zero_scale_bytes(const weft_zero *zero, const struct wi_zero_flat *flat, size_t elems);
+size_t wi_zero_code_bytes(const struct wi_zero_flat *flat, size_t elems);
+size_t wi_zero_scale_bytes(const struct wi_zero_flat *flat, size_t elems);
 /* Parameter number `index` of a flat, its part in the shard of a rank: from `begin` of the parameter on; 0: there is none. */
 int wi_zero_part_codes(const weft_zero *zero, const struct wi_zero_flat *flat, int index, int rank, size_t *begin, size_t *elems,
                        struct wi_optim_codes *codes);
@@ -289,11 +304,6 @@ void wi_zero_state_get(const weft_zero *zero, const struct wi_zero_flat *flat, w
                        float *values);
 void wi_zero_state_put(const weft_zero *zero, const struct wi_zero_flat *flat, weft_zero_what what, size_t at, size_t elems,
                        const float *values);
-
-/* muon.c: what its scratch memory takes, and the update of a flat that is in memory. */
-size_t wi_zero_muon_bytes(const weft_zero *zero);
-void wi_zero_muon_update(weft_zero *zero, const struct wi_zero_flat *flat, const struct wi_optim *optims,
-                         const struct wi_zero_memory *memory);
 
 /* save.c: a save that is under way has copied what is about to change: all, or a unit. */
 void wi_zero_snapshot_wait(weft_zero *zero);
@@ -317,13 +327,22 @@ static inline int wi_zero_updates_all(const weft_zero *zero)
     return zero->config.stage == 0;
 }
 
+/* Moments that an optimizer keeps of each element. */
+static inline int wi_zero_ops_moments(const weft_zero_config *config, const struct wi_optim_ops *ops)
+{
+    return ops->flags & WI_OPTIM_PROGRAM ? config->update_moments : ops->moments;
+}
+
 /* Moments of a trained flat. */
 static inline int wi_zero_moments(const weft_zero *zero, const struct wi_zero_flat *flat)
 {
-    if (flat->muon)
-        return 1;
-    return zero->config.optimizer == WEFT_ZERO_CALLBACK ? zero->config.update_moments
-                                                        : wi_optim_moments(zero->config.optimizer);
+    return wi_zero_ops_moments(&zero->config, flat->ops);
+}
+
+/* Whether any of its elements may be updated by themselves, in pieces that pass through memory. */
+static inline int wi_zero_in_pieces(const struct wi_zero_flat *flat)
+{
+    return !(flat->ops->flags & WI_OPTIM_MATRICES) && !flat->state;
 }
 
 /* Which domain a parameter is of. */

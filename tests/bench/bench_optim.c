@@ -86,7 +86,7 @@ static void run_streams(int nrw, const void *r, size_t r_bytes, void *w16)
 
 static void run_update(const void *g, weft_dtype grad_dtype, void *w16)
 {
-    struct wi_optim_piece piece = {&optim, elems, weight, moment1, moment2, g, grad_dtype, w16, WEFT_BFLOAT16, 0, 0};
+    struct wi_optim_piece piece = {&optim, elems, weight, moment1, moment2, g, grad_dtype, w16, WEFT_BFLOAT16, 0, 0, 0};
 
     wi_optim_run(pool, &piece, 1);
 }

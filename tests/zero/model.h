@@ -39,12 +39,16 @@ static const struct zt_spec zt_specs[] = {
 };
 enum { ZT_PARAMS = sizeof zt_specs / sizeof *zt_specs, ZT_MOST = 640 };
 
-/* Flags that whole matrices have beside theirs: WEFT_ZERO_MUON. */
-static unsigned zt_whole_flags;
+/* Optimizers of whole matrices, of other matrices, and of vectors; 0: the configuration's. */
+static weft_zero_optimizer zt_whole_optimizer, zt_matrix_optimizer, zt_vector_optimizer;
 
-static inline unsigned zt_flags(int p)
+static inline weft_zero_optimizer zt_optimizer(int p)
 {
-    return zt_specs[p].flags | (zt_specs[p].flags & WEFT_ZERO_WHOLE ? zt_whole_flags : 0);
+    if (zt_specs[p].flags & WEFT_ZERO_FROZEN)
+        return (weft_zero_optimizer)0;
+    return zt_specs[p].flags & WEFT_ZERO_WHOLE              ? zt_whole_optimizer
+           : zt_specs[p].columns && zt_specs[p].rows ? zt_matrix_optimizer
+                                                            : zt_vector_optimizer;
 }
 
 static inline size_t zt_elems(int p)
@@ -73,6 +77,7 @@ struct zt_engine {
     weft_zero *zero;
     int params[ZT_PARAMS], units[ZT_UNITS];
     weft_dtype dtype;
+    weft_zero_optimizer optimizer; /* the configuration's */
     int rank;
 };
 
@@ -81,7 +86,7 @@ static inline void zt_seal(struct zt_engine *e, struct ft_rank *f, const weft_ze
     float values[ZT_MOST];
     static const char *const names[ZT_UNITS] = {"embed", "blocks.0", "blocks.1", "head", "nothing"};
 
-    *e = (struct zt_engine){.dtype = dtype, .rank = f->rank};
+    *e = (struct zt_engine){.dtype = dtype, .optimizer = config->optimizer, .rank = f->rank};
     WT_REQUIRE_OK(weft_zero_create(f->comm, config, &e->zero));
     for (int p = 0; p < ZT_PARAMS; p++) {
         weft_zero_param param = WEFT_ZERO_PARAM_INIT;
@@ -91,7 +96,8 @@ static inline void zt_seal(struct zt_engine *e, struct ft_rank *f, const weft_ze
         param.dtype = dtype;
         param.shape = shape;
         param.ndims = zt_specs[p].columns || !zt_specs[p].rows ? 2 : 1;
-        param.flags = zt_flags(p);
+        param.flags = zt_specs[p].flags;
+        param.optimizer = zt_optimizer(p);
         param.group = zt_specs[p].group;
         param.cut_elems = zt_specs[p].cut;
         WT_REQUIRE_OK(weft_zero_param_add(e->zero, &param, &e->params[p]));
@@ -178,7 +184,9 @@ static inline size_t zt_weights(struct zt_engine *e, weft_zero_what what, float 
     for (int p = 0; p < ZT_PARAMS; p++) {
         if (what != WEFT_ZERO_WEIGHT && (zt_specs[p].flags & WEFT_ZERO_FROZEN))
             continue;
-        if (what == WEFT_ZERO_MOMENT2 && (zt_flags(p) & WEFT_ZERO_MUON))
+        weft_zero_optimizer own = zt_optimizer(p) ? zt_optimizer(p) : e->optimizer;
+
+        if (what == WEFT_ZERO_MOMENT2 && (own == WEFT_ZERO_MUON || own == WEFT_ZERO_SGD))
             continue;
         WT_REQUIRE_OK(weft_zero_param_get(e->zero, e->params[p], what, out + n, WEFT_FLOAT32));
         n += zt_elems(p);

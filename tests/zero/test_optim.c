@@ -173,7 +173,7 @@ static struct wi_optim_piece piece_of(struct state *s, const struct wi_optim *op
         .optim = optim,
         .elems = ELEMS,
         .weight = s->weight,
-        .moment1 = wi_optim_moments(optim->kind) == 2 || optim->kind != WEFT_ZERO_ADAGRAD ? s->moment1 : NULL,
+        .moment1 = wi_optim_find(optim->kind)->moments == 2 || optim->kind != WEFT_ZERO_ADAGRAD ? s->moment1 : NULL,
         .moment2 = s->moment2,
         .grad = s->grad,
         .grad_dtype = grad,
@@ -258,7 +258,7 @@ static void gradient_of_zero(void)
     weft_zero_hyper h = WEFT_ZERO_HYPER_INIT;
     float weight = 1.5f, m = 0, v = 0, grad = 0;
     struct wi_optim optim;
-    struct wi_optim_piece piece = {&optim, 1, &weight, &m, &v, &grad, WEFT_FLOAT32, NULL, WEFT_BFLOAT16, 0, 0};
+    struct wi_optim_piece piece = {&optim, 1, &weight, &m, &v, &grad, WEFT_FLOAT32, NULL, WEFT_BFLOAT16, 0, 0, 0};
 
     CU_ASSERT_EQUAL_FATAL(wi_optim_prepare(&optim, WEFT_ZERO_ADAMW, &h, 1, 1), WEFT_SUCCESS);
     wi_optim_run(NULL, &piece, 1);
@@ -386,7 +386,7 @@ static void same_bits_for_any_number_of_threads(void)
     for (int threads = 1; threads <= 9; threads += 2) {
         static const size_t starts[PIECES + 1] = {0, 1, 1, 32767, 40000, 131073, 199999, N};
         struct wi_optim_piece pieces[PIECES],
-            whole = {&optim, N, data[0][0], data[0][1], data[0][2], data[0][3], WEFT_FLOAT32, NULL, 0, 0, 0};
+            whole = {&optim, N, data[0][0], data[0][1], data[0][2], data[0][3], WEFT_FLOAT32, NULL, 0, 0, 0, 0};
         struct wi_optim_pool *pool;
 
         for (int k = 0; k < 4; k++)
@@ -401,6 +401,7 @@ static void same_bits_for_any_number_of_threads(void)
                                                 data[1][3] + starts[i],
                                                 WEFT_FLOAT32,
                                                 NULL,
+                                                0,
                                                 0,
                                                 0,
                                                 0};
@@ -469,6 +470,7 @@ static void prepare_refuses(void)
          "min_coeff is 0.2, more than max_coeff"},
         {WEFT_ZERO_LAMB, {SIZE, 1e-3, .9, .999, 1e-6, 0, 0, 0, 0, 0, 0, NAN, .2}, "max_coeff"},
         {WEFT_ZERO_LAMB, {SIZE, 1e-3, .9, 1, 1e-6, 0, 0, 0, 0, 0, 0, 10, .01}, "beta2"},
+        {WEFT_ZERO_MUON, {SIZE, 1e-3, .9, .999, 1e-8, 0, 1, 0, 0, 0, 0, 10, .01}, "muon: momentum is 1"},
         {(weft_zero_optimizer)0, {SIZE, 1, .9, .999, 1e-8, 0, 0, 0, 0, 0, 0, 10, .01}, "number 0"},
         {(weft_zero_optimizer)77, {SIZE, 1, .9, .999, 1e-8, 0, 0, 0, 0, 0, 0, 10, .01}, "number 77"},
     };
@@ -495,10 +497,19 @@ static void names_and_moments(void)
     CU_ASSERT_STRING_EQUAL(wi_optim_name(WEFT_ZERO_ADAMW), "adamw");
     CU_ASSERT_STRING_EQUAL(wi_optim_name(WEFT_ZERO_ADAGRAD), "adagrad");
     CU_ASSERT_STRING_EQUAL(wi_optim_name((weft_zero_optimizer)0), "unknown");
-    CU_ASSERT_EQUAL(wi_optim_moments(WEFT_ZERO_ADAM), 2);
-    CU_ASSERT_EQUAL(wi_optim_moments(WEFT_ZERO_SGD), 1);
-    CU_ASSERT_EQUAL(wi_optim_moments(WEFT_ZERO_LION), 1);
-    CU_ASSERT_EQUAL(wi_optim_moments((weft_zero_optimizer)99), 0);
+    CU_ASSERT_EQUAL(wi_optim_find(WEFT_ZERO_ADAM)->moments, 2);
+    CU_ASSERT_EQUAL(wi_optim_find(WEFT_ZERO_SGD)->moments, 1);
+    CU_ASSERT_EQUAL(wi_optim_find(WEFT_ZERO_LION)->moments, 1);
+    CU_ASSERT_PTR_NULL(wi_optim_find((weft_zero_optimizer)99));
+    CU_ASSERT_PTR_NULL(wi_optim_find((weft_zero_optimizer)0));
+    /* Every optimizer that there is has a row. */
+#define HAS_ROW(name, value, text)                                                                           \
+    CU_ASSERT_PTR_NOT_NULL_FATAL(wi_optim_find(name));                                                       \
+    CU_ASSERT(wi_optim_find(name)->kind == name && wi_optim_find(name)->run && wi_optim_find(name)->check && \
+              wi_optim_find(name)->moments <= 2 &&                                                           \
+              !wi_optim_find(name)->take_sums == !(wi_optim_find(name)->flags & WI_OPTIM_TWO_PASSES));
+    WEFT_ZERO_OPTIMIZER_LIST(HAS_ROW)
+#undef HAS_ROW
 }
 
 static const struct wt_case cases[] = {

@@ -106,7 +106,7 @@ static void updates(void)
 
     CU_ASSERT_PTR_NOT_NULL_FATAL(scratch);
     for (int c = 0; c < 8; c++) {
-        int eight = c % 2, moments = wi_optim_moments(kinds[c / 2]), all = 0;
+        int eight = c % 2, moments = wi_optim_find(kinds[c / 2])->moments, all = 0;
         struct wi_optim_codes codes = codes_of(eight);
         struct wi_optim optim;
 

@@ -36,11 +36,14 @@ static void test_sum(weft_dtype dtype, size_t elems, size_t offset)
         struct wi_optim_pool *pool = pool_of(threads);
 
         for (int i = 0; i < WT_ISAS; i++) {
-            double sum;
+            double sum, each[2];
 
             if (wi_isa_force(wt_isas[i]) != 0)
                 continue;
-            sum = wi_optim_sum_squares(pool, vectors, 2);
+            wi_optim_squares(pool, vectors, 2, each);
+            sum = each[0] + each[1];
+            CU_ASSERT(each[0] == wi_optim_sum_squares(NULL, &vectors[0], 1));
+            CU_ASSERT(sum == wi_optim_sum_squares(pool, vectors, 2));
             if (threads == 1 && i == 0)
                 first = sum;
             CU_ASSERT(fabs(sum - exact) <= 1e-13 * exact);
@@ -76,6 +79,37 @@ static void sum_of_many(void)
     data[LARGE - 1] = 0x7f80;
     CU_ASSERT(isinf(wi_optim_sum_squares(pool, &vector, 1)));
     wi_optim_pool_destroy(pool);
+    free(data);
+}
+
+/* More vectors than units are summed up at a time, short, empty and long ones: each as by itself. */
+static void sums_of_many_vectors(void)
+{
+    enum { VECTORS = 700, ELEMS_MOST = 70001 };
+    static struct wi_optim_vector vectors[VECTORS];
+    static double sums[VECTORS];
+    float *data = malloc(ELEMS_MOST * sizeof *data);
+
+    for (size_t i = 0; i < ELEMS_MOST; i++)
+        data[i] = (float)wt_uniform();
+    for (size_t i = 0; i < VECTORS; i++)
+        vectors[i] = (struct wi_optim_vector){data + i,
+                                              i % 5 == 0    ? 0
+                                              : i % 61 == 7 ? ELEMS_MOST - i
+                                                            : i,
+                                              WEFT_FLOAT32};
+    for (int threads = 1; threads <= 4; threads++) {
+        struct wi_optim_pool *pool = pool_of(threads);
+
+        memset(sums, 0x7f, sizeof sums);
+        wi_optim_squares(pool, vectors, VECTORS, sums);
+        for (size_t i = 0; i < VECTORS; i++)
+            CU_ASSERT(sums[i] == wi_optim_sum_squares(NULL, &vectors[i], 1));
+        wi_optim_pool_destroy(pool);
+    }
+    data[3] = INFINITY;
+    wi_optim_squares(NULL, vectors, VECTORS, sums);
+    CU_ASSERT(sums[0] == 0 && isinf(sums[1]) == 0 && isinf(sums[2]) && isinf(sums[3]) && !isinf(sums[4]));
     free(data);
 }
 
@@ -195,6 +229,7 @@ static void conversions_of_any_length_and_alignment(void)
 static const struct wt_case cases[] = {
     {"sums of squares", sums_of_squares},
     {"a sum of many", sum_of_many},
+    {"sums of many vectors", sums_of_many_vectors},
     {"sums of special numbers", sum_of_special_numbers},
     {"conversions", conversions},
     {"conversions of any length and alignment", conversions_of_any_length_and_alignment},

@@ -111,7 +111,7 @@ static void rounded_bits(int rank, int nranks, void *arg)
     for (int stage = 0; stage <= 3; stage++) {
         weft_zero_config config = plain(stage);
 
-        config.state_dtype = (int)WEFT_BFLOAT16;
+        config.state_dtype = WEFT_ZERO_STATE_BF16;
         size_t n = trained(&f, &config, WEFT_BFLOAT16, expected);
 
         config = filed(stage, NULL, "bf16", "bf16");

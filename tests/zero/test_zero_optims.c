@@ -16,8 +16,9 @@ struct variant {
     weft_dtype dtype;
     int threads, shard_ranks;
     double clip, offload;
-    int state; /* moments' type */
-    int muon;  /* of whole matrices; the rest is AdamW's */
+    weft_zero_state_dtype state;
+    weft_zero_optimizer whole, matrix,
+        vector; /* of parameters that are whole, other matrices, vectors; 0: `optimizer` */
 };
 
 static const weft_zero_hyper groups[2] = {
@@ -157,19 +158,48 @@ static void reference_muon(const struct tensor *t)
         t->weight[i] -= h->lr * (h->weight_decay * t->weight[i] + scale * u[i]);
 }
 
+/* As torch's. */
+static void reference_sgd(const struct tensor *t)
+{
+    const weft_zero_hyper *h = t->hyper;
+
+    for (size_t i = 0; i < t->elems; i++) {
+        double g = t->grad[i] + h->weight_decay * t->weight[i];
+
+        t->moment1[i] = t->step == 1 ? g : h->momentum * t->moment1[i] + g;
+        t->weight[i] -= h->lr * (h->nesterov ? g + h->momentum * t->moment1[i] : h->momentum != 0 ? t->moment1[i] : g);
+    }
+}
+
 static void reference_param(const struct variant *v, const struct tensor *t)
 {
-    if (v->optimizer == WEFT_ZERO_LAMB)
+    weft_zero_optimizer own = zt_optimizer(t->param);
+
+    switch (own ? own : v->optimizer) {
+    case WEFT_ZERO_LAMB:
         reference_lamb(t);
-    else if (v->muon && (zt_specs[t->param].flags & WEFT_ZERO_WHOLE))
+        break;
+    case WEFT_ZERO_MUON:
         reference_muon(t);
-    else if (v->optimizer == WEFT_ZERO_ADAMW)
+        break;
+    case WEFT_ZERO_SGD:
+        reference_sgd(t);
+        break;
+    case WEFT_ZERO_ADAMW:
         reference_adamw(t);
-    else
+        break;
+    default:
         reference_own(v, t);
+    }
 }
 
 /* ---- Engines ---- */
+
+/* Whether it is the optimizer of some parameters. */
+static int has(const struct variant *v, weft_zero_optimizer optimizer)
+{
+    return v->optimizer == optimizer || v->whole == optimizer || v->matrix == optimizer || v->vector == optimizer;
+}
 
 static weft_zero_config config_of(const struct variant *v, int stage)
 {
@@ -182,7 +212,7 @@ static weft_zero_config config_of(const struct variant *v, int stage)
     config.prefetch_elems = (size_t)-1;
     config.shard_ranks = v->shard_ranks;
     config.threads = v->threads ? v->threads : 1;
-    if (v->optimizer == WEFT_ZERO_CALLBACK) {
+    if (has(v, WEFT_ZERO_CALLBACK)) {
         config.update = own_update;
         config.update_arg = (void *)(uintptr_t)v;
         config.update_moments = v->moments;
@@ -199,6 +229,14 @@ static int moments_of(const struct variant *v)
     return v->optimizer == WEFT_ZERO_CALLBACK ? v->moments : 2;
 }
 
+static void seal(struct zt_engine *e, struct ft_rank *f, const struct variant *v, const weft_zero_config *config)
+{
+    zt_whole_optimizer = v->whole;
+    zt_matrix_optimizer = v->matrix;
+    zt_vector_optimizer = v->vector;
+    zt_seal(e, f, config, v->dtype);
+}
+
 /* Weights and moments after all steps. */
 static size_t train(struct ft_rank *f, const struct variant *v, int stage, float *out)
 {
@@ -206,8 +244,7 @@ static size_t train(struct ft_rank *f, const struct variant *v, int stage, float
     struct zt_engine e;
     size_t n;
 
-    zt_whole_flags = v->muon ? WEFT_ZERO_MUON : 0;
-    zt_seal(&e, f, &config, v->dtype);
+    seal(&e, f, v, &config);
     for (int s = 0; s < STEPS; s++) {
         zt_micro_batch(&e, s, 0, 0);
         WT_REQUIRE_OK(weft_zero_step(e.zero, groups, 2, NULL));
@@ -285,9 +322,9 @@ static void same(int rank, int nranks, void *arg)
         WT_CHECK_INT(train(&f, v, stage, other), n);
         WT_CHECK_MEM(other, first, n * sizeof *other);
     }
-    if (v->optimizer == WEFT_ZERO_CALLBACK)
+    if (has(v, WEFT_ZERO_CALLBACK))
         WT_CHECK(own_calls >= 4 * STEPS);
-    if (v->optimizer == WEFT_ZERO_LAMB)
+    if (v->optimizer == WEFT_ZERO_LAMB && !v->vector)
         WT_CHECK(clamped[0] && clamped[1] && clamped[2]);
     ft_close(&f);
 }
@@ -340,12 +377,12 @@ static void lamb(void)
 static void muon(void)
 {
     static const struct variant variants[] = {
-        {"muon", WEFT_ZERO_ADAMW, .dtype = WEFT_FLOAT32, .threads = 2, .muon = 1},
-        {"muon, clipped, half type", WEFT_ZERO_ADAMW, .dtype = WEFT_BFLOAT16, .clip = .5, .muon = 1},
-        {"muon beside states in a file", WEFT_ZERO_ADAMW, .dtype = WEFT_FLOAT32, .offload = 1, .muon = 1},
+        {"muon", WEFT_ZERO_ADAMW, .dtype = WEFT_FLOAT32, .threads = 2, .whole = WEFT_ZERO_MUON},
+        {"muon, clipped, half type", WEFT_ZERO_ADAMW, .dtype = WEFT_BFLOAT16, .clip = .5, .whole = WEFT_ZERO_MUON},
+        {"muon beside states in a file", WEFT_ZERO_ADAMW, .dtype = WEFT_FLOAT32, .offload = 1, .whole = WEFT_ZERO_MUON},
     };
     static const struct variant copies = {"muon, copies on two ranks", WEFT_ZERO_ADAMW, .dtype = WEFT_FLOAT32,
-                                          .shard_ranks = 2, .muon = 1};
+                                          .shard_ranks = 2, .whole = WEFT_ZERO_MUON};
 
     for (size_t v = 0; v < sizeof variants / sizeof *variants; v++) {
         run(&variants[v], 1);
@@ -355,16 +392,41 @@ static void muon(void)
     run(&copies, 4);
 }
 
+/* Several beside each other, in flats of their own: each as it is alone. */
+static void several(void)
+{
+    static const struct variant variants[] = {
+        {"muon, sgd beside adamw", WEFT_ZERO_ADAMW, .dtype = WEFT_FLOAT32, .threads = 2, .whole = WEFT_ZERO_MUON,
+         .vector = WEFT_ZERO_SGD},
+        {"lamb of matrices beside adamw, half type, some in a file", WEFT_ZERO_ADAMW, .dtype = WEFT_BFLOAT16,
+         .offload = .5, .matrix = WEFT_ZERO_LAMB, .threads = 2},
+        {"adamw and muon beside lamb", WEFT_ZERO_LAMB, .dtype = WEFT_FLOAT32, .clip = .5, .vector = WEFT_ZERO_ADAMW,
+         .whole = WEFT_ZERO_MUON},
+        {"the program's of matrices, all in a file", WEFT_ZERO_ADAMW, .moments = 2, .dtype = WEFT_FLOAT32, .offload = 1,
+         .matrix = WEFT_ZERO_CALLBACK, .whole = WEFT_ZERO_MUON},
+        {"adamw beside muon", WEFT_ZERO_MUON, .dtype = WEFT_BFLOAT16, .matrix = WEFT_ZERO_ADAMW,
+         .vector = WEFT_ZERO_ADAMW},
+        {"moments of 8 bits beside muon's", WEFT_ZERO_ADAMW, .dtype = WEFT_FLOAT32, .state = WEFT_ZERO_STATE_BLOCK8,
+         .whole = WEFT_ZERO_MUON, .matrix = WEFT_ZERO_LAMB},
+    };
+
+    for (size_t v = 0; v < sizeof variants / sizeof *variants; v++) {
+        run(&variants[v], 1);
+        run(&variants[v], 3);
+    }
+    run(&variants[0], 8);
+}
+
 static void small_states(void)
 {
     static const struct variant variants[] = {
-        {"moments of bfloat16", WEFT_ZERO_ADAMW, .dtype = WEFT_FLOAT32, .state = WEFT_BFLOAT16, .threads = 2},
-        {"moments of 8 bits", WEFT_ZERO_ADAMW, .dtype = WEFT_FLOAT32, .state = WEFT_ZERO_BLOCK8, .threads = 2,
+        {"moments of bfloat16", WEFT_ZERO_ADAMW, .dtype = WEFT_FLOAT32, .state = WEFT_ZERO_STATE_BF16, .threads = 2},
+        {"moments of 8 bits", WEFT_ZERO_ADAMW, .dtype = WEFT_FLOAT32, .state = WEFT_ZERO_STATE_BLOCK8, .threads = 2,
          .clip = .5},
-        {"moments of 8 bits, half type", WEFT_ZERO_ADAMW, .dtype = WEFT_BFLOAT16, .state = WEFT_ZERO_BLOCK8},
+        {"moments of 8 bits, half type", WEFT_ZERO_ADAMW, .dtype = WEFT_BFLOAT16, .state = WEFT_ZERO_STATE_BLOCK8},
     };
     static const struct variant copies = {"moments of 8 bits, copies on two ranks", WEFT_ZERO_ADAMW,
-                                          .dtype = WEFT_FLOAT32, .state = WEFT_ZERO_BLOCK8, .shard_ranks = 2};
+                                          .dtype = WEFT_FLOAT32, .state = WEFT_ZERO_STATE_BLOCK8, .shard_ranks = 2};
 
     for (size_t v = 0; v < sizeof variants / sizeof *variants; v++) {
         run(&variants[v], 1);
@@ -403,14 +465,14 @@ static void resume(int rank, int nranks, void *arg)
 
     ft_open(&f, "shm,tcp", 20000, rank, nranks);
     n = train(&f, v, 0, whole);
-    zt_seal(&e, &f, &config, v->dtype);
+    seal(&e, &f, v, &config);
     steps(&e, 0, 3);
     WT_REQUIRE_OK(weft_zero_save(e.zero, job->folder, "three", NULL));
     WT_REQUIRE_OK(weft_zero_save_wait(e.zero, WEFT_TIMEOUT_NEVER, NULL));
     WT_CHECK_OK(weft_zero_destroy(e.zero));
     for (int stage = 1; stage <= 3; stage++) {
         config = config_of(v, stage);
-        zt_seal(&e, &f, &config, v->dtype);
+        seal(&e, &f, v, &config);
         WT_REQUIRE_OK(weft_zero_load(e.zero, job->folder, NULL, 0, NULL));
         steps(&e, 3, STEPS);
         memset(other, 0x7f, sizeof other);
@@ -429,9 +491,12 @@ static void checkpoints(void)
     static const struct variant variants[] = {
         {"callback", WEFT_ZERO_CALLBACK, .moments = 1, .dtype = WEFT_FLOAT32},
         {"lamb, some in a file", WEFT_ZERO_LAMB, .dtype = WEFT_BFLOAT16, .offload = .5},
-        {"muon beside states in a file", WEFT_ZERO_ADAMW, .dtype = WEFT_BFLOAT16, .offload = 1, .muon = 1},
-        {"moments of bfloat16", WEFT_ZERO_ADAMW, .dtype = WEFT_FLOAT32, .state = WEFT_BFLOAT16},
-        {"moments of 8 bits", WEFT_ZERO_ADAMW, .dtype = WEFT_BFLOAT16, .state = WEFT_ZERO_BLOCK8},
+        {"muon beside states in a file", WEFT_ZERO_ADAMW, .dtype = WEFT_BFLOAT16, .offload = 1,
+         .whole = WEFT_ZERO_MUON},
+        {"moments of bfloat16", WEFT_ZERO_ADAMW, .dtype = WEFT_FLOAT32, .state = WEFT_ZERO_STATE_BF16},
+        {"moments of 8 bits", WEFT_ZERO_ADAMW, .dtype = WEFT_BFLOAT16, .state = WEFT_ZERO_STATE_BLOCK8},
+        {"lamb, sgd, muon beside adamw", WEFT_ZERO_ADAMW, .dtype = WEFT_BFLOAT16, .whole = WEFT_ZERO_MUON,
+         .matrix = WEFT_ZERO_LAMB, .vector = WEFT_ZERO_SGD},
     };
 
     for (size_t v = 0; v < sizeof variants / sizeof *variants; v++) {
@@ -549,189 +614,13 @@ static void pieces(void)
             CU_ASSERT_EQUAL(wt_run(n, big, (void *)(uintptr_t)&kinds[i], 60000), 0);
 }
 
-/* ---- Wrong use ---- */
-
-#define SAYS(call, status, text)                                                            \
-    do {                                                                                    \
-        WT_CHECK_STATUS(call, status);                                                      \
-        if (!strstr(weft_thread_error(), text))                                             \
-            wt_fail(__FILE__, __LINE__, "\"%s\" is not in: %s", text, weft_thread_error()); \
-    } while (0)
-
-static void wrong_callbacks(int rank, int nranks, void *arg)
-{
-    weft_zero_config config = WEFT_ZERO_CONFIG_INIT;
-    weft_zero_stats stats = WEFT_ZERO_STATS_INIT;
-    static const struct variant two = {"", WEFT_ZERO_CALLBACK, .moments = 2, .dtype = WEFT_FLOAT32};
-    struct zt_engine e;
-    weft_zero *zero = NULL;
-    struct ft_rank f;
-    size_t adamw;
-
-    (void)arg;
-    ft_open(&f, "shm,tcp", 5000, rank, nranks);
-    config.threads = 1;
-    zt_seal(&e, &f, &config, WEFT_FLOAT32);
-    WT_CHECK_OK(weft_zero_get_stats(e.zero, &stats));
-    adamw = stats.state_bytes;
-    WT_CHECK_OK(weft_zero_destroy(e.zero));
-    config.optimizer = WEFT_ZERO_CALLBACK;
-    SAYS(weft_zero_create(f.comm, &config, &zero), WEFT_EINVAL, "update is NULL, and the optimizer is callback");
-    config.update = own_update;
-    config.update_moments = 3;
-    SAYS(weft_zero_create(f.comm, &config, &zero), WEFT_EINVAL, "update_moments is 3, not from 0 to 2");
-    config.update_moments = 0;
-    config.offload_folder = wt_temp_dir();
-    config.offload_params = 1;
-    config.stage = 3;
-    SAYS(weft_zero_create(f.comm, &config, &zero), WEFT_EINVAL, "update_moments is 0");
-    config.offload_params = 0;
-    config.update_moments = 2;
-    config.optimizer = WEFT_ZERO_ADAM;
-    SAYS(weft_zero_create(f.comm, &config, &zero), WEFT_EINVAL, "update is set, and the optimizer is adam");
-    config.update = NULL;
-    SAYS(weft_zero_create(f.comm, &config, &zero), WEFT_EINVAL, "update_moments is 2, not from 0 to 0");
-    config.update_moments = 0;
-    config.optimizer = WEFT_ZERO_LAMB;
-    config.offload_params = 1;
-    SAYS(weft_zero_create(f.comm, &config, &zero), WEFT_EINVAL, "offload_params is set, and the optimizer is lamb");
-    /* What it needs beside the states, for gradients in fp32, is counted, and bounded. */
-    config = config_of(&two, 1);
-    zt_seal(&e, &f, &config, WEFT_FLOAT32);
-    WT_CHECK_OK(weft_zero_get_stats(e.zero, &stats));
-    WT_CHECK(stats.state_bytes > adamw && stats.state_bytes <= adamw + 65536 * sizeof(float));
-    WT_CHECK_OK(weft_zero_destroy(e.zero));
-    ft_close(&f);
-}
-
-static void wrong_muon(int rank, int nranks, void *arg)
-{
-    weft_zero_config config = WEFT_ZERO_CONFIG_INIT;
-    weft_zero_hyper hyper[2] = {groups[0], groups[1]};
-    weft_zero_stats stats = WEFT_ZERO_STATS_INIT, plain = WEFT_ZERO_STATS_INIT;
-    weft_zero_param param = WEFT_ZERO_PARAM_INIT;
-    size_t shape[3] = {4, 5, 6};
-    float values[20];
-    struct zt_engine e;
-    struct ft_rank f;
-    weft_zero *zero;
-    int number;
-
-    (void)arg;
-    ft_open(&f, "shm,tcp", 5000, rank, nranks);
-    config.threads = 1;
-    WT_REQUIRE_OK(weft_zero_create(f.comm, &config, &zero));
-    param.name = "m";
-    param.shape = shape;
-    param.ndims = 2;
-    param.flags = WEFT_ZERO_MUON;
-    SAYS(weft_zero_param_add(zero, &param, &number), WEFT_EINVAL,
-         "\"m\" is WEFT_ZERO_MUON, and it is not WEFT_ZERO_WHOLE");
-    param.flags |= WEFT_ZERO_WHOLE | WEFT_ZERO_FROZEN;
-    SAYS(weft_zero_param_add(zero, &param, &number), WEFT_EINVAL, "it is WEFT_ZERO_FROZEN");
-    param.flags &= ~WEFT_ZERO_FROZEN;
-    param.ndims = 3;
-    SAYS(weft_zero_param_add(zero, &param, &number), WEFT_EINVAL, "it has not two dimensions");
-    WT_CHECK_OK(weft_zero_destroy(zero));
-    param.ndims = 2;
-    config.optimizer = WEFT_ZERO_SGD;
-    WT_REQUIRE_OK(weft_zero_create(f.comm, &config, &zero));
-    SAYS(weft_zero_param_add(zero, &param, &number), WEFT_EINVAL, "the optimizer of the others is not adamw");
-    WT_CHECK_OK(weft_zero_destroy(zero));
-    config.optimizer = WEFT_ZERO_ADAMW;
-    config.stage = 3;
-    config.offload_folder = wt_temp_dir();
-    config.offload_params = 1;
-    WT_REQUIRE_OK(weft_zero_create(f.comm, &config, &zero));
-    SAYS(weft_zero_param_add(zero, &param, &number), WEFT_EINVAL, "offload_params is set");
-    WT_CHECK_OK(weft_zero_destroy(zero));
-
-    config = (weft_zero_config)WEFT_ZERO_CONFIG_INIT;
-    config.threads = 1;
-    zt_seal(&e, &f, &config, WEFT_FLOAT32);
-    WT_CHECK_OK(weft_zero_get_stats(e.zero, &plain));
-    WT_CHECK_OK(weft_zero_destroy(e.zero));
-    zt_whole_flags = WEFT_ZERO_MUON;
-    zt_seal(&e, &f, &config, WEFT_FLOAT32);
-    WT_CHECK_OK(weft_zero_get_stats(e.zero, &stats));
-    /* One moment less of 17 x 15 and 5 x 9 elements, padded to 16; scratch of 32 rows or columns for 15 and 17. */
-    WT_CHECK_INT(stats.state_bytes + 4 * (256 + 48), plain.state_bytes + 4 * (2 * 17 * 32 + 2 * 16 * 32));
-    SAYS(weft_zero_param_get(e.zero, e.params[4], WEFT_ZERO_MOMENT2, values, WEFT_FLOAT32), WEFT_EINVAL,
-         "muon has no second moment");
-    zt_micro_batch(&e, 0, 0, 0);
-    hyper[0].momentum = 1;
-    SAYS(weft_zero_step(e.zero, hyper, 2, NULL), WEFT_EINVAL, "group 0: muon: momentum is 1");
-    hyper[0].momentum = 0;
-    WT_CHECK_OK(weft_zero_step(e.zero, hyper, 2, NULL));
-    WT_CHECK_OK(weft_zero_destroy(e.zero));
-    ft_close(&f);
-}
-
-static void wrong_states(int rank, int nranks, void *arg)
-{
-    static const weft_zero_optimizer refused[] = {WEFT_ZERO_ADAGRAD, WEFT_ZERO_LAMB, WEFT_ZERO_CALLBACK};
-    weft_zero_config config = WEFT_ZERO_CONFIG_INIT;
-    weft_zero_param param = WEFT_ZERO_PARAM_INIT;
-    size_t bytes[3], shape[2] = {4, 5};
-    struct zt_engine e;
-    struct ft_rank f;
-    weft_zero *zero;
-    int number;
-
-    (void)arg;
-    ft_open(&f, "shm,tcp", 5000, rank, nranks);
-    config.threads = 1;
-    config.state_dtype = 7777;
-    SAYS(weft_zero_create(f.comm, &config, &zero), WEFT_EINVAL, "state_dtype is 7777, not 0");
-    config.state_dtype = WEFT_ZERO_BLOCK8;
-    for (int i = 0; i < 3; i++) {
-        config.optimizer = refused[i];
-        config.update = i == 2 ? own_update : NULL;
-        SAYS(weft_zero_create(f.comm, &config, &zero), WEFT_EINVAL, "state_dtype is set, and the optimizer is");
-    }
-    config.update = NULL;
-    config.optimizer = WEFT_ZERO_ADAMW;
-    config.offload_folder = wt_temp_dir();
-    SAYS(weft_zero_create(f.comm, &config, &zero), WEFT_EINVAL, "state_dtype and offload_folder are both set");
-    config.offload_folder = NULL;
-    WT_REQUIRE_OK(weft_zero_create(f.comm, &config, &zero));
-    param.name = "m";
-    param.shape = shape;
-    param.ndims = 2;
-    param.flags = WEFT_ZERO_MUON | WEFT_ZERO_WHOLE;
-    SAYS(weft_zero_param_add(zero, &param, &number), WEFT_EINVAL, "state_dtype is set");
-    WT_CHECK_OK(weft_zero_destroy(zero));
-    for (int i = 0; i < 3; i++) {
-        weft_zero_stats stats = WEFT_ZERO_STATS_INIT;
-
-        config.state_dtype = (int[]){0, WEFT_BFLOAT16, WEFT_ZERO_BLOCK8}[i];
-        zt_seal(&e, &f, &config, WEFT_FLOAT32);
-        WT_CHECK_OK(weft_zero_get_stats(e.zero, &stats));
-        bytes[i] = stats.state_bytes;
-        WT_CHECK_OK(weft_zero_destroy(e.zero));
-    }
-    /* Two moments of n elements, and what a thread needs; alignment and scales of the model's 5 flats are few. */
-    size_t n = bytes[0] / 8, scratch = (size_t)2 * 33024 * 4;
-
-    WT_CHECK(bytes[1] >= 4 * n + scratch && bytes[1] <= 4 * n + scratch + 10 * 64);
-    WT_CHECK(bytes[2] >= 2 * n + scratch && bytes[2] <= 2 * n + scratch + 10 * 128);
-    ft_close(&f);
-}
-
-static void wrong(void)
-{
-    CU_ASSERT_EQUAL(wt_run(1, wrong_states, NULL, 20000), 0);
-    CU_ASSERT_EQUAL(wt_run(1, wrong_muon, NULL, 20000), 0);
-    CU_ASSERT_EQUAL(wt_run(1, wrong_callbacks, NULL, 20000), 0);
-}
-
 static const struct wt_case cases[] = {
     {"the program's optimizer", callback},
     {"lamb", lamb},
     {"muon", muon},
+    {"several optimizers", several},
     {"moments in fewer bytes", small_states},
     {"checkpoints of all of these", checkpoints},
     {"parameters in many pieces", pieces},
-    {"wrong use of it is named", wrong},
 };
 WT_UNIT_MAIN("zero_optims", cases)

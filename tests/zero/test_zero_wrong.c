@@ -252,8 +252,18 @@ static void other_models(int rank, int nranks, void *arg)
     add_one(zero, "b", rank == 2 ? 21 : 20, &list[1]);
     WT_REQUIRE_OK(weft_zero_unit_add(zero, "u", list, 2, &unit));
     SAYS(weft_zero_seal(zero), WEFT_EMISMATCH,
-         "rank 2 has another model than rank 0: parameter 1, \"b\", float [21] in unit 0; rank 0: "
+         "rank 2 has another model than rank 0: parameter 1, \"b\", float [21] in unit 0, adamw; rank 0: "
          "parameter 1, \"b\", float [20]");
+    WT_CHECK_OK(weft_zero_destroy(zero));
+    WT_REQUIRE_OK(weft_zero_create(f.comm, &config, &zero));
+    weft_zero_param param = WEFT_ZERO_PARAM_INIT;
+
+    param.name = "a";
+    param.optimizer = rank == 1 ? WEFT_ZERO_LION : WEFT_ZERO_SGD;
+    WT_REQUIRE_OK(weft_zero_param_add(zero, &param, &list[0]));
+    WT_REQUIRE_OK(weft_zero_unit_add(zero, "u", list, 1, &unit));
+    SAYS(weft_zero_seal(zero), WEFT_EMISMATCH,
+         "\"a\", float [] in unit 0, lion; rank 0: parameter 0, \"a\", float [] in unit 0, sgd");
     WT_CHECK_OK(weft_zero_destroy(zero));
     WT_REQUIRE_OK(weft_zero_create(f.comm, &config, &zero));
     add_one(zero, "a", 10, &list[0]);

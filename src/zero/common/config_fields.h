@@ -53,7 +53,7 @@ enum {
     FIELD(update, 0, 0, 0)                                                        \
     FIELD(update_arg, 0, 0, 0)                                                    \
     FIELD(update_moments, RANGED | AGREED, 0, 2)                                  \
-    FIELD(state_dtype, AGREED, 0, 0)                                              \
+    FIELD(state_dtype, RANGED | AGREED, 0, WEFT_ZERO_STATE_BLOCK8)                \
     FIELD(offload_memory_bytes, 0, 0, 0)                                          \
     FIELD(offload_weight_codec, AGREED | FILED, 0, 0)                             \
     FIELD(offload_moment1_codec, AGREED | FILED, 0, 0)                            \

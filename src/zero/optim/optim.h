@@ -39,16 +39,50 @@ struct wi_optim_piece {
     weft_dtype out_dtype;     /* WEFT_BFLOAT16 or WEFT_FLOAT16 */
     int param;                /* the program's optimizer: of which parameter, */
     size_t first;             /* and which of its elements is the first */
+    size_t rows;              /* of a whole matrix */
 };
+
+/* What is done to some pieces, in one call. */
+struct wi_optim_call {
+    struct wi_optim_pool *pool;
+    const struct wi_optim_piece *pieces;
+    size_t npieces;
+    const struct wi_optim_codes *codes; /* of each piece, whose own moments are not used then; or NULL */
+    struct wi_optim_sums *const *sums;  /* the first pass of an optimizer that takes two: of each piece; else NULL */
+    weft_zero_update_fn update;         /* the program's optimizer */
+    void *update_arg;
+    void *scratch;                      /* as the row says, or for codes wi_optim_coded_bytes; aligned to 64 bytes */
+};
+
+/* What an optimizer is. */
+enum {
+    WI_OPTIM_CODED = 1,      /* its moments may be kept as codes */
+    WI_OPTIM_MATRICES = 2,   /* a piece is a whole matrix, in memory */
+    WI_OPTIM_TWO_PASSES = 4, /* the first one adds up `sums` of whole parameters, which `take_sums` has before the second */
+    WI_OPTIM_PROGRAM = 8     /* config.update does it, and config.update_moments says how many moments it has */
+};
+struct wi_optim_ops {
+    weft_zero_optimizer kind;
+    unsigned flags;
+    int moments;      /* of fp32 for each element, at most 2 */
+    unsigned squares; /* 1 << m: moment m is a sum of squares, by whose root is divided */
+    /* WEFT_EINVAL: a hyper-parameter that this optimizer has is no number or out of its range; the text names it. */
+    weft_status (*check)(weft_zero_optimizer kind, const weft_zero_hyper *hyper);
+    /* What differs from what wi_optim_prepare has filled; NULL: nothing. */
+    void (*prepare)(struct wi_optim *optim, const weft_zero_hyper *hyper, uint64_t step);
+    /* Both sums are of the whole parameter, over all ranks. */
+    void (*take_sums)(struct wi_optim *optim, double weight, double update);
+    /* Of scratch memory, for a pool of so many threads and the largest matrix; NULL: none. */
+    size_t (*scratch_bytes)(int threads, size_t rows, size_t columns);
+    void (*run)(const struct wi_optim_call *call);
+};
+/* The row of a kind; NULL: there is no such optimizer. */
+const struct wi_optim_ops *wi_optim_find(weft_zero_optimizer kind);
 
 /* Fill `optim` for step number `step`, from 1. grad_scale: 1 / (divisor * loss scale), and clipping's factor. WEFT_EINVAL: a
  * hyper-parameter that this optimizer has is no number or out of its range; the text names it, and optim is as it was. */
 weft_status wi_optim_prepare(struct wi_optim *optim, weft_zero_optimizer kind, const weft_zero_hyper *hyper, uint64_t step,
                              double grad_scale);
-/* How many moments of fp32 an optimizer keeps for each element: 0 to 2. 0 for a kind that does not exist, and for the program's,
- * which says it itself. */
-int wi_optim_moments(weft_zero_optimizer kind);
-int wi_optim_exists(weft_zero_optimizer kind);
 /* "adamw"; "unknown" for a kind that does not exist. */
 const char *wi_optim_name(weft_zero_optimizer kind);
 
@@ -65,7 +99,6 @@ void wi_optim_pool_destroy(struct wi_optim_pool *pool);
 #define WI_OPTIM_CURSOR_BYTES 32
 typedef void (*wi_optim_work_fn)(void *arg, void *cursor, size_t unit);
 void wi_optim_pool_run(struct wi_optim_pool *pool, wi_optim_work_fn work, void *arg, size_t nunits);
-
 
 /* Update all pieces. Blocks until it is done. */
 void wi_optim_run(struct wi_optim_pool *pool, const struct wi_optim_piece *pieces, size_t npieces);
@@ -125,16 +158,18 @@ struct wi_optim_muon {
     float *scratch;           /* of wi_optim_muon_bytes, aligned to 64 bytes */
 };
 size_t wi_optim_muon_bytes(size_t rows, size_t columns);
-weft_status wi_optim_muon_check(const weft_zero_hyper *hyper);
 /* The bits depend neither on the instruction set nor on the number of threads. */
 void wi_optim_muon(struct wi_optim_pool *pool, const struct wi_optim_muon *muon);
 
-/* The sum of squares of all elements, Inf or NaN if one is. In double; the same for every number of threads and instruction set. */
+/* Sums of squares of all elements of each vector, Inf or NaN if one is. In double; the same for every number of threads and
+ * instruction set, and whichever vectors are beside it. */
 struct wi_optim_vector {
     const void *data;
     size_t elems;
     weft_dtype dtype;
 };
+void wi_optim_squares(struct wi_optim_pool *pool, const struct wi_optim_vector *vectors, size_t nvectors, double *sums);
+/* Those of all vectors, added. */
 double wi_optim_sum_squares(struct wi_optim_pool *pool, const struct wi_optim_vector *vectors, size_t nvectors);
 
 /* dst = src, or dst += src, in dst's dtype, computed in fp32 and rounded to nearest even. src may be dst if their dtypes are

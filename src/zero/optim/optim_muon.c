@@ -6,7 +6,6 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "base/status.h"
 #include "zero/optim/optim.h"
 #include "zero/optim/optim_isa.h"
 
@@ -52,13 +51,6 @@ size_t wi_optim_muon_bytes(size_t rows, size_t columns)
     size_t n = rows < columns ? rows : columns, m = rows < columns ? columns : rows;
 
     return n ? 4 * (2 * wide_elems(n, m) + 2 * square_elems(n)) : 0;
-}
-
-weft_status wi_optim_muon_check(const weft_zero_hyper *hyper)
-{
-    if (!(hyper->momentum >= 0 && hyper->momentum < 1))
-        return wi_fail(WEFT_EINVAL, "muon: momentum is %g; it must be at least 0 and less than 1", hyper->momentum);
-    return WEFT_SUCCESS;
 }
 
 /* ---- Products ---- */

@@ -142,7 +142,7 @@ class Core:
     def _add_param(self, name: str, tensor: torch.Tensor, dtype: torch.dtype, frozen: bool, group: int) -> int:
         shape = (ctypes.c_size_t * max(tensor.dim(), 1))(*tensor.shape)
         flags = FROZEN if frozen else 0
-        param = _library.Param(ctypes.sizeof(_library.Param), name.encode(), DTYPES[dtype], tensor.dim(), shape, flags, group, 0)
+        param = _library.Param(ctypes.sizeof(_library.Param), name.encode(), DTYPES[dtype], tensor.dim(), shape, flags, group)
         number = ctypes.c_int()
         self.lib.call("weft_zero_param_add", self.handle, ctypes.byref(param), ctypes.byref(number))
         return number.value

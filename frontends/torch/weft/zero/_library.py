@@ -16,7 +16,9 @@ import torch
 LIBRARY = "libweft_zero.so.0"
 
 #: weft_zero_optimizer, by the names that the library has.
-OPTIMIZERS = {"adamw": 1, "adam": 2, "sgd": 3, "lion": 4, "adagrad": 5, "lamb": 7}
+OPTIMIZERS = {"adamw": 1, "adam": 2, "sgd": 3, "lion": 4, "adagrad": 5, "callback": 6, "lamb": 7, "muon": 8}
+#: weft_zero_state_dtype, by the names that the library has.
+STATES = {"fp32": 0, "bf16": 1, "block8": 2}
 #: weft_zero_what.
 WEIGHT, GRAD, MOMENT1, MOMENT2 = 1, 2, 3, 4
 FROZEN, WHOLE = 1, 2
@@ -61,7 +63,7 @@ class Param(ctypes.Structure):
 
     _fields_ = [
         ("bytes", _size), ("name", _text), ("dtype", _int), ("ndims", _int), ("shape", ctypes.POINTER(_size)),
-        ("flags", ctypes.c_uint), ("group", _int), ("cut_elems", _size), ("save_name", _text),
+        ("flags", ctypes.c_uint), ("group", _int), ("optimizer", _int), ("cut_elems", _size), ("save_name", _text),
     ]  # fmt: skip
 
 
