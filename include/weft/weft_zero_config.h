@@ -67,7 +67,9 @@ WEFT_API void weft_zero_ds_config_free(weft_zero_ds_config *config);
 
 /* Tell what it means: for weft_zero_create, for weft_zero_step, and the type that parameters are kept in (fp16, bf16, or fp32).
  *
- * Without an optimizer in the file it is AdamW, which the caller may change in a copy.
+ * Without an optimizer in the file it is AdamW, which the caller may change in a copy. Hyper-parameters are two sets: of "Muon" the
+ * first is for the matrices that it updates, the second for parameters that the program gives AdamW (param.optimizer); of others
+ * both are the same.
  * @param config  read
  * Ownership: the configuration's; strings of the engine's, too.
  * Blocks: no.

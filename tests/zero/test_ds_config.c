@@ -238,6 +238,37 @@ static void travel(void)
     wt_ds_refused_with("\"gradient_predivide_factor\": 0", "gradient_predivide_factor is 0, and has to be above 0");
 }
 
+/* One set of hyper-parameters of matrices, and one of the rest. */
+static void muon(void)
+{
+    weft_zero_ds_config *c = wt_ds_with("\"optimizer\": {\"type\": \"muon\"}");
+    const weft_zero_hyper *h = weft_zero_ds_config_hyper(c);
+
+    CU_ASSERT_EQUAL(weft_zero_ds_config_engine(c)->optimizer, WEFT_ZERO_MUON);
+    CU_ASSERT(h[0].lr == .02 && h[0].momentum == .95 && h[0].nesterov == 1 && h[0].weight_decay == 0);
+    CU_ASSERT(h[1].lr == 3e-4 && h[1].beta1 == .9 && h[1].beta2 == .95 && h[1].eps == 1e-10 && h[1].weight_decay == 0);
+    weft_zero_ds_config_free(c);
+    c = wt_ds_with(
+        "\"optimizer\": {\"type\": \"Muon\", \"params\": {\"lr\": 0.5, \"weight_decay\": 0.25, \"betas\": [0.5, 0.75], "
+        "\"momentum\": 0.875, \"ns_method\": \"standard\"}}");
+    h = weft_zero_ds_config_hyper(c);
+    CU_ASSERT(h[0].lr == .5 && h[0].momentum == .875 && h[0].weight_decay == .25);
+    CU_ASSERT(h[1].lr == .5 && h[1].beta1 == .5 && h[1].beta2 == .75 && h[1].weight_decay == .25);
+    weft_zero_ds_config_free(c);
+    c = wt_ds_with(
+        "\"optimizer\": {\"type\": \"Muon\", \"params\": {\"lr\": 0.5, \"muon_lr\": 0.25, \"adam_lr\": 0.125}}");
+    h = weft_zero_ds_config_hyper(c);
+    CU_ASSERT(h[0].lr == .25 && h[1].lr == .125);
+    wt_ds_text_has(c, "optimizer.params.adam_lr", "0.125");
+    wt_ds_text_has(c, "optimizer.type", "\"Muon\"");
+    weft_zero_ds_config_free(c);
+    wt_ds_refused_with("\"optimizer\": {\"type\": \"Muon\", \"params\": {\"per_head_muon\": true}}",
+                       "Matrices are made orthogonal as a whole");
+    wt_ds_refused_with("\"optimizer\": {\"type\": \"Muon\", \"params\": {\"adam_w_mode\": false}}", "is AdamW's");
+    wt_ds_refused_with("\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"muon_lr\": 1}}",
+                       "muon_lr is no parameter of AdamW");
+}
+
 static void optimizers(void)
 {
     static const struct {
@@ -284,7 +315,7 @@ static void optimizers(void)
                        "min_coeff is 2, above max_coeff, which is 1");
     wt_ds_refused_with("\"optimizer\": {\"type\": \"adam\", \"params\": {\"max_coeff\": 1}}",
                        "optimizer.params.max_coeff is no parameter of Adam");
-    wt_ds_refused_with("\"optimizer\": {\"type\": \"Muon\"}", "give parameters the flag WEFT_ZERO_MUON");
+    muon();
     wt_ds_refused_with("\"optimizer\": {\"type\": \"OneBitLamb\"}", "take Lamb with zero_quantized_gradients");
     wt_ds_refused_with("\"optimizer\": {\"type\": \"RMSprop\"}",
                        "optimizer.type RMSprop is refused: weft.zero has no such optimizer");

@@ -125,7 +125,7 @@ struct weft_zero_ds_config {
     weft_zero_ds_model model;
     int nranks;
     weft_zero_config engine;
-    weft_zero_hyper hyper;
+    weft_zero_hyper hyper[2]; /* of what optimizer.type updates; of the other parameters beside Muon, else the same */
     weft_dtype dtype;
     char gather_codec[48], reduce_codec[48];
     char *text;

@@ -249,7 +249,7 @@ static weft_zero_ds_config *create(const char *name, int nranks)
     *c = (weft_zero_ds_config){.nranks = nranks,
                                .model = WEFT_ZERO_DS_MODEL_INIT,
                                .engine = WEFT_ZERO_CONFIG_INIT,
-                               .hyper = WEFT_ZERO_HYPER_INIT,
+                               .hyper = {WEFT_ZERO_HYPER_INIT, WEFT_ZERO_HYPER_INIT},
                                .dtype = WEFT_FLOAT32};
     c->name = wi_strdup(name);
     c->values = wi_calloc(wi_ds_nkeys(), sizeof(*c->values));
@@ -310,7 +310,7 @@ const weft_zero_config *weft_zero_ds_config_engine(const weft_zero_ds_config *co
 
 const weft_zero_hyper *weft_zero_ds_config_hyper(const weft_zero_ds_config *config)
 {
-    return &config->hyper;
+    return config->hyper;
 }
 
 weft_dtype weft_zero_ds_config_dtype(const weft_zero_ds_config *config)

@@ -113,7 +113,8 @@ static json_t *write_weft(const weft_zero_ds_config *c)
     for (int i = 0; i < WI_ZERO_NFIELDS && !failed; i++)
         if (wi_zero_fields[i].flags & WI_ZERO_WRITTEN)
             failed = json_object_set_new(object, wi_zero_fields[i].name, write_field(&c->engine, &wi_zero_fields[i]));
-    if (!failed && !json_object_set_new(object, "hyper", write_hyper(&c->hyper)))
+    if (!failed && !json_object_set_new(object, "hyper", write_hyper(&c->hyper[0])) &&
+        !json_object_set_new(object, "other_hyper", write_hyper(&c->hyper[1])))
         return object;
     json_decref(object);
     return NULL;

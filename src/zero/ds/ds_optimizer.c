@@ -13,59 +13,60 @@
 #define ONE_BIT "its compression is weft's: take Adam with zero_quantized_gradients"
 #define IN_PROGRAM "make PyTorch's schedulers in the program, over the engine's optimizer"
 
-/* why: it is known, and refused. */
+/* why: it is known, and refused. lr, eps, momentum: where none is given; 0: as most have them. */
 struct type {
     const char *name;
     weft_zero_optimizer kind;
     const char *why;
+    double lr, eps, momentum;
 };
 static const struct type optimizers[] = {
-    {"Adam", WEFT_ZERO_ADAM, NULL},
-    {"AdamW", WEFT_ZERO_ADAMW, NULL},
-    {"SGD", WEFT_ZERO_SGD, NULL},
-    {"Lion", WEFT_ZERO_LION, NULL},
-    {"Adagrad", WEFT_ZERO_ADAGRAD, NULL},
-    {"Lamb", WEFT_ZERO_LAMB, NULL},
-    {"Muon", 0, "which matrices take it is not said here: take AdamW, and give parameters the flag WEFT_ZERO_MUON"},
-    {"MuAdam", 0, WIDTHS},
-    {"MuAdamW", 0, WIDTHS},
-    {"MuSGD", 0, WIDTHS},
-    {"OneBitAdam", 0, ONE_BIT},
-    {"ZeroOneAdam", 0, ONE_BIT},
-    {"OneBitLamb", 0, "its compression is weft's: take Lamb with zero_quantized_gradients"},
-    {"ASGD", 0, NOT_HERE},
-    {"Adadelta", 0, NOT_HERE},
-    {"Adafactor", 0, NOT_HERE},
-    {"Adamax", 0, NOT_HERE},
-    {"LBFGS", 0, NOT_HERE},
-    {"NAdam", 0, NOT_HERE},
-    {"RAdam", 0, NOT_HERE},
-    {"RMSprop", 0, NOT_HERE},
-    {"Rprop", 0, NOT_HERE},
-    {"SparseAdam", 0, NOT_HERE},
-    {NULL, 0, NULL},
+    {"Adam", WEFT_ZERO_ADAM, NULL, 0, 0, 0},
+    {"AdamW", WEFT_ZERO_ADAMW, NULL, 0, 0, 0},
+    {"SGD", WEFT_ZERO_SGD, NULL, 0, 0, 0},
+    {"Lion", WEFT_ZERO_LION, NULL, 0, 0, 0},
+    {"Adagrad", WEFT_ZERO_ADAGRAD, NULL, 1e-2, 1e-10, 0},
+    {"Lamb", WEFT_ZERO_LAMB, NULL, 0, 0, 0},
+    {"Muon", WEFT_ZERO_MUON, NULL, .02, 1e-10, .95},
+    {"MuAdam", 0, WIDTHS, 0, 0, 0},
+    {"MuAdamW", 0, WIDTHS, 0, 0, 0},
+    {"MuSGD", 0, WIDTHS, 0, 0, 0},
+    {"OneBitAdam", 0, ONE_BIT, 0, 0, 0},
+    {"ZeroOneAdam", 0, ONE_BIT, 0, 0, 0},
+    {"OneBitLamb", 0, "its compression is weft's: take Lamb with zero_quantized_gradients", 0, 0, 0},
+    {"ASGD", 0, NOT_HERE, 0, 0, 0},
+    {"Adadelta", 0, NOT_HERE, 0, 0, 0},
+    {"Adafactor", 0, NOT_HERE, 0, 0, 0},
+    {"Adamax", 0, NOT_HERE, 0, 0, 0},
+    {"LBFGS", 0, NOT_HERE, 0, 0, 0},
+    {"NAdam", 0, NOT_HERE, 0, 0, 0},
+    {"RAdam", 0, NOT_HERE, 0, 0, 0},
+    {"RMSprop", 0, NOT_HERE, 0, 0, 0},
+    {"Rprop", 0, NOT_HERE, 0, 0, 0},
+    {"SparseAdam", 0, NOT_HERE, 0, 0, 0},
+    {NULL, 0, NULL, 0, 0, 0},
 };
 static const struct type schedulers[] = {
-    {"WarmupLR", 0, NULL},
-    {"WarmupDecayLR", 0, NULL},
-    {"WarmupCosineLR", 0, NULL},
-    {"OneCycle", 0, NULL},
-    {"LRRangeTest", 0, NULL},
-    {"ConstantLR", 0, IN_PROGRAM},
-    {"CosineAnnealingLR", 0, IN_PROGRAM},
-    {"CosineAnnealingWarmRestarts", 0, IN_PROGRAM},
-    {"CyclicLR", 0, IN_PROGRAM},
-    {"ExponentialLR", 0, IN_PROGRAM},
-    {"LambdaLR", 0, IN_PROGRAM},
-    {"LinearLR", 0, IN_PROGRAM},
-    {"MultiStepLR", 0, IN_PROGRAM},
-    {"MultiplicativeLR", 0, IN_PROGRAM},
-    {"OneCycleLR", 0, IN_PROGRAM},
-    {"PolynomialLR", 0, IN_PROGRAM},
-    {"ReduceLROnPlateau", 0, IN_PROGRAM},
-    {"SequentialLR", 0, IN_PROGRAM},
-    {"StepLR", 0, IN_PROGRAM},
-    {NULL, 0, NULL},
+    {"WarmupLR", 0, NULL, 0, 0, 0},
+    {"WarmupDecayLR", 0, NULL, 0, 0, 0},
+    {"WarmupCosineLR", 0, NULL, 0, 0, 0},
+    {"OneCycle", 0, NULL, 0, 0, 0},
+    {"LRRangeTest", 0, NULL, 0, 0, 0},
+    {"ConstantLR", 0, IN_PROGRAM, 0, 0, 0},
+    {"CosineAnnealingLR", 0, IN_PROGRAM, 0, 0, 0},
+    {"CosineAnnealingWarmRestarts", 0, IN_PROGRAM, 0, 0, 0},
+    {"CyclicLR", 0, IN_PROGRAM, 0, 0, 0},
+    {"ExponentialLR", 0, IN_PROGRAM, 0, 0, 0},
+    {"LambdaLR", 0, IN_PROGRAM, 0, 0, 0},
+    {"LinearLR", 0, IN_PROGRAM, 0, 0, 0},
+    {"MultiStepLR", 0, IN_PROGRAM, 0, 0, 0},
+    {"MultiplicativeLR", 0, IN_PROGRAM, 0, 0, 0},
+    {"OneCycleLR", 0, IN_PROGRAM, 0, 0, 0},
+    {"PolynomialLR", 0, IN_PROGRAM, 0, 0, 0},
+    {"ReduceLROnPlateau", 0, IN_PROGRAM, 0, 0, 0},
+    {"SequentialLR", 0, IN_PROGRAM, 0, 0, 0},
+    {"StepLR", 0, IN_PROGRAM, 0, 0, 0},
+    {NULL, 0, NULL, 0, 0, 0},
 };
 
 static const struct type *types_of(const char *section)
@@ -150,33 +151,50 @@ static weft_status number_or(weft_zero_ds_config *c, const char *path, double pr
     return WEFT_SUCCESS;
 }
 
-static weft_status read_hyper(weft_zero_ds_config *c)
+static weft_status read_hyper(weft_zero_ds_config *c, const struct type *type)
 {
-    int adagrad = c->engine.optimizer == WEFT_ZERO_ADAGRAD;
     double decay = c->engine.optimizer == WEFT_ZERO_ADAMW && wi_ds_true(c, "optimizer.params.torch_adam") ? .01 : 0;
-    weft_zero_hyper *h = &c->hyper;
+    double beta2 = type->kind == WEFT_ZERO_MUON ? .95 : .999;
+    weft_zero_hyper *h = c->hyper;
 
-    WI_TRY(number_or(c, "optimizer.params.lr", adagrad ? 1e-2 : 1e-3, &h->lr));
-    WI_TRY(number_or(c, "optimizer.params.eps", adagrad ? 1e-10 : 1e-8, &h->eps));
+    WI_TRY(number_or(c, "optimizer.params.eps", type->eps > 0 ? type->eps : 1e-8, &h->eps));
     WI_TRY(number_or(c, "optimizer.params.weight_decay", decay, &h->weight_decay));
+    WI_TRY(number_or(c, "optimizer.params.momentum", type->momentum, &h->momentum));
     if (!wi_ds_value(c, "optimizer.params.betas")->json)
-        WI_TRY(wi_ds_set(c, "optimizer.params.betas", json_pack("[f,f]", .9, .999)));
+        WI_TRY(wi_ds_set(c, "optimizer.params.betas", json_pack("[f,f]", .9, beta2)));
     h->beta1 = json_number_value(json_array_get(wi_ds_value(c, "optimizer.params.betas")->json, 0));
     h->beta2 = json_number_value(json_array_get(wi_ds_value(c, "optimizer.params.betas")->json, 1));
-    h->momentum = wi_ds_number(c, "optimizer.params.momentum");
     h->dampening = wi_ds_number(c, "optimizer.params.dampening");
     h->nesterov = wi_ds_true(c, "optimizer.params.nesterov");
     h->maximize = wi_ds_true(c, "optimizer.params.maximize");
-    if (c->engine.optimizer == WEFT_ZERO_LAMB) {
-        h->max_coeff = wi_ds_number(c, "optimizer.params.max_coeff");
-        h->min_coeff = wi_ds_number(c, "optimizer.params.min_coeff");
-    }
+    h->max_coeff = wi_ds_number(c, "optimizer.params.max_coeff");
+    h->min_coeff = wi_ds_number(c, "optimizer.params.min_coeff");
     h->lr_decay = wi_ds_number(c, "optimizer.params.lr_decay");
     return WEFT_SUCCESS;
 }
 
+/* One rate; beside Muon the rest has its own. DeepSpeed's Muon looks ahead, and what is not its is AdamW's. */
+static weft_status read_rates(weft_zero_ds_config *c, const struct type *type)
+{
+    const char *const lr = "optimizer.params.lr";
+    int given = wi_ds_value(c, lr)->json != NULL;
+    weft_zero_hyper *h = c->hyper;
+
+    WI_TRY(number_or(c, lr, type->lr > 0 ? type->lr : 1e-3, &h->lr));
+    c->hyper[1] = *h;
+    if (type->kind != WEFT_ZERO_MUON)
+        return WEFT_SUCCESS;
+    if (!wi_ds_true(c, "optimizer.params.adam_w_mode"))
+        return wi_ds_bad(c, wi_ds_value(c, "optimizer.params.adam_w_mode")->at,
+                         "optimizer.params.adam_w_mode is false; what Muon does not update is AdamW's");
+    h->nesterov = 1;
+    WI_TRY(number_or(c, "optimizer.params.muon_lr", h->lr, &h->lr));
+    return number_or(c, "optimizer.params.adam_lr", given ? c->hyper[1].lr : 3e-4, &c->hyper[1].lr);
+}
+
 weft_status wi_ds_optimizer(weft_zero_ds_config *c)
 {
+    const weft_zero_hyper *h = c->hyper;
     const struct type *type;
 
     if (!wi_ds_has(c, "optimizer"))
@@ -186,12 +204,12 @@ weft_status wi_ds_optimizer(weft_zero_ds_config *c)
     WI_TRY(check_parameters(c, "optimizer"));
     c->engine.optimizer =
         type->kind == WEFT_ZERO_ADAM && wi_ds_true(c, "optimizer.params.adam_w_mode") ? WEFT_ZERO_ADAMW : type->kind;
-    WI_TRY(read_hyper(c));
-    if (c->hyper.min_coeff > c->hyper.max_coeff)
+    WI_TRY(read_hyper(c, type));
+    WI_TRY(read_rates(c, type));
+    if (h->min_coeff > h->max_coeff)
         return wi_ds_bad(c, wi_ds_value(c, "optimizer")->at,
-                         "optimizer.params.min_coeff is %g, above max_coeff, which is %g", c->hyper.min_coeff,
-                         c->hyper.max_coeff);
-    if (c->hyper.nesterov && (c->hyper.momentum == 0 || c->hyper.dampening != 0))
+                         "optimizer.params.min_coeff is %g, above max_coeff, which is %g", h->min_coeff, h->max_coeff);
+    if (type->kind == WEFT_ZERO_SGD && h->nesterov && (h->momentum == 0 || h->dampening != 0))
         return wi_ds_bad(c, wi_ds_value(c, "optimizer.params.nesterov")->at,
                          "optimizer.params.nesterov needs a momentum above 0 and a dampening of 0");
     return WEFT_SUCCESS;
