@@ -2,7 +2,8 @@
 zero_python = \
 	frontends/torch/weft/zero/__init__.py frontends/torch/weft/zero/_checkpoint.py frontends/torch/weft/zero/_checkpointing.py frontends/torch/weft/zero/_comm.py \
 	frontends/torch/weft/zero/_config.py frontends/torch/weft/zero/_core.py frontends/torch/weft/zero/_engine.py \
-	frontends/torch/weft/zero/_fsdp.py frontends/torch/weft/zero/_library.py frontends/torch/weft/zero/_optimizer.py \
+	frontends/torch/weft/zero/_fsdp.py frontends/torch/weft/zero/_groups.py frontends/torch/weft/zero/_callback.py \
+	frontends/torch/weft/zero/_library.py frontends/torch/weft/zero/_optimizer.py \
 	frontends/torch/weft/zero/_passes.py frontends/torch/weft/zero/_progress.py frontends/torch/weft/zero/_state.py frontends/torch/weft/zero/_units.py \
 	frontends/torch/weft/zero/_exchange.py frontends/torch/weft/zero/_init.py frontends/torch/weft/zero/_safetensors.py \
 	frontends/torch/weft/zero/dcp.py frontends/torch/weft/zero/universal.py \

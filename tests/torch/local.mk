@@ -9,7 +9,7 @@ torch_scripts = \
 	tests/torch/test_compress.sh tests/torch/test_compress_sharded.sh \
 	tests/torch/test_convergence.sh \
 	tests/torch/test_zero.sh tests/torch/test_zero_more.sh tests/torch/test_zero_activations.sh tests/torch/test_zero_activations_more.sh \
-	tests/torch/test_zero_training.sh \
+	tests/torch/test_zero_training.sh tests/torch/test_zero_optimizers.sh \
 	tests/torch/test_security.sh \
 	tests/torch/test_cache.sh \
 	tests/torch/test_package.sh \
@@ -42,7 +42,7 @@ EXTRA_DIST += tests/torch/setup.sh tests/torch/python.sh tests/torch/kept_cxx.sh
 	tests/torch/lifecycle.py tests/torch/faults.py tests/torch/mesh.py tests/torch/tools.py
 EXTRA_DIST += tests/torch/security.py tests/torch/cache.py tests/torch/compress.py tests/torch/compress_sharded.py \
 	tests/torch/zero.py tests/torch/zero_modules.py tests/torch/zero_faces.py tests/torch/zero_saves.py tests/torch/zero_models.py tests/torch/zero_more.py tests/torch/zero_guide.py \
-	tests/torch/zero_activations.py tests/torch/zero_activations_more.py tests/torch/zero_training.py \
+	tests/torch/zero_activations.py tests/torch/zero_activations_more.py tests/torch/zero_training.py tests/torch/zero_optimizers.py \
 	tests/torch/convergence_smoke.py tests/bench/convergence.py tests/bench/line_plot.py tests/bench/bench_zero.py tests/bench/bench_activations.py
 check-torch: all
 	@WEFT_TEST_TIMEOUT=$${WEFT_TEST_TIMEOUT-180} $(MAKE) check-am TESTS="$(torch_scripts)" TEST_SUITE_LOG=check-torch.log

@@ -22,6 +22,7 @@ of the launcher. Models are on the CPU.
 from __future__ import annotations
 
 from . import dcp, schedulers, universal
+from ._callback import Callback, Piece
 from ._checkpointing import Checkpoints, checkpoint, checkpoint_units, configure_checkpointing
 from ._engine import Engine, initialize
 from ._fsdp import Optimizer, fully_shard
@@ -45,12 +46,14 @@ from ._units import Block, Plan, UnitPlan, plan
 
 __all__ = [
     "Block",
+    "Callback",
     "Checkpoints",
     "Engine",
     "Error",
     "GatheredParameters",
     "Init",
     "Optimizer",
+    "Piece",
     "Plan",
     "ShardedOptimizer",
     "UnitPlan",

@@ -21,7 +21,7 @@ from ._library import Error, library
 OPTIONS = ("grad_fp32", "reduce_every", "threads", "gather_codec", "reduce_codec", "shard_ranks", "offload_folder",
            "offload_params", "offload_ratio", "offload_block_bytes", "offload_depth", "offload_buffer_bytes", "offload_buffered",
            "offload_threads", "offload_memory_bytes", "offload_weight_codec", "offload_moment1_codec",
-           "offload_moment2_codec")  # fmt: skip
+           "offload_moment2_codec", "state_dtype")  # fmt: skip
 
 
 @dataclass
@@ -66,6 +66,7 @@ class Settings:
     offload_weight_codec: str | None = None
     offload_moment1_codec: str | None = None
     offload_moment2_codec: str | None = None
+    state_dtype: str = "fp32"  # of moments: "bf16", "block8"
     optimizer: str | None = None
     optimizer_params: dict[str, Any] = field(default_factory=dict)
     scheduler: str | None = None
@@ -75,6 +76,9 @@ class Settings:
     def library_config(self, optimizer: int) -> _library.Config:
         """As weft_zero_create takes it."""
         made = _library.Config(bytes=ctypes.sizeof(_library.Config), optimizer=optimizer)
+        if self.state_dtype not in _library.STATES:
+            raise ValueError(f"weft.zero: state_dtype is {self.state_dtype!r}; there are {', '.join(_library.STATES)}")
+        made.state_dtype = _library.STATES[self.state_dtype]
         made.reduce = _library.REDUCE_EVERY if self.reduce_every else _library.REDUCE_AUTO
         for mine, theirs in _FIELDS.items():
             value = getattr(self, mine)
@@ -84,8 +88,8 @@ class Settings:
 
 #: Settings that are fields of weft_zero_config, by their names there.
 _ELEMS = {"prefetch": "prefetch_elems", "persistent": "persistent_elems", "live": "live_elems", "reuse": "reuse_elems"}
-_OWN = {"dtype", "auto_cast", "micro_batch_size", "batch_size", "reduce_every", "optimizer", "optimizer_params", "scheduler",
-        "scheduler_params", "checkpointing"}  # fmt: skip
+_OWN = {"dtype", "auto_cast", "micro_batch_size", "batch_size", "reduce_every", "state_dtype", "optimizer", "optimizer_params",
+        "scheduler", "scheduler_params", "checkpointing"}  # fmt: skip
 _FIELDS = {f.name: _ELEMS.get(f.name, f.name) for f in fields(Settings) if f.name not in _OWN}
 
 
@@ -118,7 +122,7 @@ def _warn(handle: ctypes.c_void_p) -> None:
 
 
 def _settings(engine: _library.Config, hyper: _library.Hyper, text: dict[str, Any]) -> Settings:
-    from ._optimizer import group_of
+    from ._groups import group_of
 
     made = Settings()
     for mine, theirs in _FIELDS.items():
@@ -135,6 +139,10 @@ def _settings(engine: _library.Config, hyper: _library.Hyper, text: dict[str, An
     if text.get("optimizer"):
         made.optimizer = next(name for name, number in _library.OPTIMIZERS.items() if number == engine.optimizer)
         made.optimizer_params = group_of(made.optimizer, hyper)
+        if made.optimizer == "muon":  # AdamW's, too
+            given = text["optimizer"]["params"]
+            made.optimizer_params |= {name: given[name] for name in ("lr", "muon_lr", "adam_lr", "eps")}
+            made.optimizer_params["betas"] = tuple(given["betas"])
     scheduler = text.get("scheduler") or {}
     made.scheduler, made.scheduler_params = scheduler.get("type"), dict(scheduler.get("params") or {})
     made.checkpointing = text.get("activation_checkpointing")

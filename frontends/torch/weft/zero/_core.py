@@ -15,6 +15,7 @@ from torch import nn
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from . import _library
+from ._callback import Updates
 from ._comm import Communicator
 from ._init import leave_meta, source_of
 from ._library import DTYPES, FROZEN, MOMENT1, MOMENT2, WEIGHT, Error, library
@@ -25,9 +26,18 @@ if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
     from ._config import Settings
+    from ._groups import Described
 
 #: Of each parameter that an engine has: the engine, and its number there.
 _engines: MutableMapping[torch.Tensor, tuple[weakref.ref[Core], int]] = WeakTensorKeyDictionary()
+
+
+_ADAM = {"exp_avg": MOMENT1, "exp_avg_sq": MOMENT2}
+_MOMENTS = {
+    "adamw": _ADAM, "adam": _ADAM, "lamb": _ADAM, "lion": {"exp_avg": MOMENT1}, "adagrad": {"sum": MOMENT1},
+    "sgd": {"momentum_buffer": MOMENT1}, "muon": {"momentum_buffer": MOMENT1},
+}  # fmt: skip
+_OF_CALLBACKS = {"moment1": MOMENT1, "moment2": MOMENT2}
 
 
 @dataclass
@@ -39,6 +49,7 @@ class Known:
     unit: Unit
     frozen: bool
     dtype: torch.dtype
+    group: int = 0  # of the optimizer
 
 
 def engine_of(parameter: torch.Tensor) -> tuple[Core, int]:
@@ -64,8 +75,7 @@ class Core:
     Args:
         model: its parameters become views of the engine's memory. All ranks get the values of rank 0.
         settings: how.
-        optimizer: by the library's name: "adamw", "adam", "sgd", "lion", "adagrad", "lamb".
-        groups: of the optimizer: lists of parameters; what is in none is not trained.
+        optimizer: what updates which parameters; what is in no group is not trained.
         group: of processes; None: all.
         units: modules that are units; None: repeated blocks (see _units).
     """
@@ -74,18 +84,21 @@ class Core:
         self,
         model: nn.Module,
         settings: Settings,
-        optimizer: str,
-        groups: Sequence[Sequence[torch.Tensor]],
+        optimizer: Described,
         group: ProcessGroup | None = None,
         units: Sequence[Block] | None = None,
     ) -> None:
         self.module, self.settings = model, settings
-        self.optimizer, self.lib = optimizer, library()
+        self.optimizer, self.kinds, self.lib = optimizer.name, optimizer.kinds, library()
+        self._main = optimizer.main
         layout = plan(model, units)
         _check(layout)
         self.comm = Communicator(group)
         self.handle = ctypes.c_void_p()
-        config = settings.library_config(_library.OPTIMIZERS[optimizer])
+        config = settings.library_config(_library.OPTIMIZERS[self._main])
+        self.updates = Updates(optimizer.callback, self) if optimizer.callback else None
+        if self.updates:
+            config.update, config.update_moments = self.updates.address, self.updates.callback.moments
         self.lib.call("weft_zero_create", self.comm.handle, ctypes.byref(config), ctypes.byref(self.handle))
         self._end = weakref.finalize(self, _destroy, self.handle, self.comm)
         self.passes = Passes(self.lib, settings.stage, self._backward_begins, self._backward_ends)
@@ -96,7 +109,7 @@ class Core:
         self.steps = 0
         try:
             self._source = source_of(model, layout, self.comm.rank == 0)
-            self._register(layout, groups)
+            self._register(layout, [group["params"] for group in optimizer.groups])
             self._give_values()
         except BaseException:
             self.passes.remove()
@@ -115,7 +128,7 @@ class Core:
                 frozen = not tensor.requires_grad or tensor not in of
                 dtype = self.settings.dtype or tensor.dtype
                 numbers.append(self._add_param(name, tensor, dtype, frozen, of.get(tensor, 0)))
-                self.params.append(Known(name, tensor, None, frozen, dtype))  # type: ignore[arg-type]
+                self.params.append(Known(name, tensor, None, frozen, dtype, of.get(tensor, 0)))  # type: ignore[arg-type]
                 self.numbers[tensor] = numbers[-1]
             number = ctypes.c_int()
             self.lib.call("weft_zero_unit_add", self.handle, unit_plan.name.encode(), (ctypes.c_int * len(numbers))(*numbers),
@@ -142,7 +155,8 @@ class Core:
     def _add_param(self, name: str, tensor: torch.Tensor, dtype: torch.dtype, frozen: bool, group: int) -> int:
         shape = (ctypes.c_size_t * max(tensor.dim(), 1))(*tensor.shape)
         flags = FROZEN if frozen else 0
-        param = _library.Param(ctypes.sizeof(_library.Param), name.encode(), DTYPES[dtype], tensor.dim(), shape, flags, group)
+        own = 0 if frozen or self.kinds[group] == self._main else _library.OPTIMIZERS[self.kinds[group]]
+        param = _library.Param(ctypes.sizeof(_library.Param), name.encode(), DTYPES[dtype], tensor.dim(), shape, flags, group, own)
         number = ctypes.c_int()
         self.lib.call("weft_zero_param_add", self.handle, ctypes.byref(param), ctypes.byref(number))
         return number.value
@@ -250,6 +264,8 @@ class Core:
                 if unit.trained:
                     unit.handle.hide(f"weft.zero: parameters of unit \"{unit.name}\" are on their way from other ranks since the "
                                      "last step; weft.zero.synchronize(model) waits for them")  # fmt: skip
+        if self.updates:
+            self.updates.check(self.comm)
         return info
 
     def synchronize(self) -> None:
@@ -284,16 +300,11 @@ class Core:
         self.lib.call("weft_zero_set_step", self.handle, steps)
         self.steps = steps
 
-    def moments(self) -> dict[str, int]:
-        """Names of the moments, as torch's optimizers have them."""
-        return {
-            "adamw": {"exp_avg": MOMENT1, "exp_avg_sq": MOMENT2},
-            "adam": {"exp_avg": MOMENT1, "exp_avg_sq": MOMENT2},
-            "sgd": {"momentum_buffer": MOMENT1},
-            "lion": {"exp_avg": MOMENT1},
-            "adagrad": {"sum": MOMENT1},
-            "lamb": {"exp_avg": MOMENT1, "exp_avg_sq": MOMENT2},
-        }[self.optimizer]
+    def moments(self, number: int) -> dict[str, int]:
+        """Names of a parameter's moments, as torch's optimizers have them. Of a frozen one those that it would have."""
+        if self.updates:
+            return {name: what for name, what in list(_OF_CALLBACKS.items())[: self.updates.callback.moments]}
+        return _MOMENTS[self.kinds[self.params[number].group]]
 
     def stats(self) -> dict[str, int]:
         """weft_zero_stats: bytes and nanoseconds of this rank."""

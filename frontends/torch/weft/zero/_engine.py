@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +16,9 @@ from ._automatic import known
 from ._comm import world_size
 from ._config import Settings, settings_of
 from ._core import Core
+from ._groups import Given, describe
 from ._library import Error
-from ._optimizer import ShardedOptimizer, describe
+from ._optimizer import ShardedOptimizer
 from ._passes import replace_tensors
 from ._state import full_state_dict
 from ._units import Block
@@ -288,7 +289,7 @@ def _optimizer_of(settings: Settings, optimizer: Any, hypers: dict[str, Any]) ->
 
 def initialize(
     model: nn.Module,
-    optimizer: str | torch.optim.Optimizer | Callable[[Any], torch.optim.Optimizer] | None = None,
+    optimizer: Given | None = None,
     config: str | os.PathLike[str] | Mapping[str, Any] | None = None,
     *,
     model_parameters: Iterable[Any] | None = None,
@@ -303,8 +304,9 @@ def initialize(
 
     Args:
         model: on the CPU. Its parameters become views of the engine's memory.
-        optimizer: "adamw", "adam", "sgd", "lion", "adagrad" or "lamb"; an AdamW, Adam, SGD or Adagrad of torch.optim that has not
-            made a step; a function that makes one; None: the configuration's, or AdamW.
+        optimizer: "adamw", "adam", "sgd", "lion", "adagrad", "lamb", or "muon", which updates hidden matrices, and AdamW the rest;
+            an AdamW, Adam, SGD, Adagrad or Muon of torch.optim that has not made a step, or several for different parameters;
+            a function that makes them; a weft.zero.Callback; None: the configuration's, or AdamW.
         config: a ds_config file, or a dictionary of the same keys, with DeepSpeed's defaults; None: stage 1, one micro-batch,
             gradients are not clipped.
         model_parameters: what is trained, or groups of it, for an optimizer by name; None: all that require gradients.
@@ -312,12 +314,14 @@ def initialize(
         group: a process group of torch.distributed, of any backend; None: all ranks.
         units: modules, classes or names of classes that are gathered as a whole; None: repeated blocks.
         options: what configurations have not: grad_fp32, reduce_every (micro-batches are reduced one by one in all stages),
-            threads, gather_codec, reduce_codec, shard_ranks, offload_folder and what else of weft_zero_config begins so.
+            threads, gather_codec, reduce_codec, shard_ranks, state_dtype ("bf16" or "block8", moments of 2 bytes or 1),
+            offload_folder and what else of weft_zero_config begins so.
         auto: what "auto" in the configuration stands for: hidden_size, train_batch_size, micro_batch_size, accumulation_steps,
             warmup_steps, total_steps, lr, beta1, beta2, eps, weight_decay, clip, fp16, bf16. Without it hidden_size is
             model.config's, fp16 and bf16 are as the model's parameters, the optimizer's are those that were passed, and clip is 1.
             Of batch sizes that are "auto", one is enough: accumulation is 1 then.
-        hypers: lr=…, weight_decay=… for an optimizer by name.
+        hypers: lr=…, weight_decay=… for an optimizer by name or a Callback. Of "muon" muon_lr=… and adam_lr=…, too; a group of
+            model_parameters, or a parameter, may say use_muon.
 
     Raises:
         ValueError: the configuration, the optimizer or the model is not as it must be.
@@ -327,14 +331,14 @@ def initialize(
     named, given = _optimizer_of(settings, optimizer, hypers)
     if model_parameters is None:
         model_parameters = [p for p in model.parameters() if p.requires_grad]
-    kind, groups = describe(named, model_parameters, given)
-    core = Core(model, settings, kind, [g["params"] for g in groups], group, units)
+    described = describe(named, model_parameters, given, model)
+    core = Core(model, settings, described, group, units)
     if settings.dtype is not None:
         for module in model.modules():
             for name, buffer in module._buffers.items():
                 if buffer is not None and buffer.is_floating_point():
                     module._buffers[name] = buffer.to(settings.dtype)
-    made = ShardedOptimizer(core, groups)
+    made = ShardedOptimizer(core, described.groups)
     if lr_scheduler is None and settings.scheduler is not None:
         lr_scheduler = schedulers.make(made, settings.scheduler, settings.scheduler_params)
     elif callable(lr_scheduler) and not hasattr(lr_scheduler, "step"):

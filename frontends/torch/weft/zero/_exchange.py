@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ._core import Core
+from ._groups import saved_hypers
 from ._library import WEIGHT
-from ._optimizer import DEFAULTS, ShardedOptimizer
+from ._optimizer import ShardedOptimizer
 from ._safetensors import core_of, names_of
 
 if TYPE_CHECKING:
     from ._engine import Engine
 
 _OPTIMIZERS: dict[str, Any] = {
-    "adamw": torch.optim.AdamW, "adam": torch.optim.Adam, "sgd": torch.optim.SGD, "adagrad": torch.optim.Adagrad
+    "adamw": torch.optim.AdamW, "adam": torch.optim.Adam, "sgd": torch.optim.SGD, "adagrad": torch.optim.Adagrad,
+    "muon": getattr(torch.optim, "Muon", None),
 }  # fmt: skip
 
 
@@ -28,7 +30,6 @@ class Trained:
         names: numbers of parameters, by each of their names.
         buffers: those that are saved.
         trained: numbers of parameters that have moments.
-        moments: their names, as torch has them, and the library's.
     """
 
     def __init__(self, engine: Engine | ShardedOptimizer) -> None:
@@ -41,7 +42,10 @@ class Trained:
         self.names, self.buffers = names_of(self.core)
         self.first = {number: known.name for number, known in enumerate(self.core.params)}
         self.trained = [number for number, known in enumerate(self.core.params) if not known.frozen]
-        self.moments = self.core.moments()
+
+    def moments(self, number: int) -> dict[str, int]:
+        """Names of a parameter's moments, as torch has them, and the library's."""
+        return self.core.moments(number)
 
     def get(self, number: int, what: int, here: bool, dtype: torch.dtype = torch.float32) -> torch.Tensor | None:
         """A whole tensor where it is wanted. Collective."""
@@ -54,11 +58,11 @@ class Trained:
     def groups(self) -> list[dict[str, Any]]:
         """Of the optimizer, as torch's of this name has them, with names of parameters."""
         made = []
-        for group in self.optimizer.param_groups:
+        for kind, group in zip(self.core.kinds, self.optimizer.param_groups, strict=True):
             mine = {k: v for k, v in group.items() if k != "params"}
-            cls = _OPTIMIZERS.get(self.core.optimizer)
+            cls = _OPTIMIZERS.get(kind)
             if cls is not None:
-                theirs = cls([torch.zeros(1, requires_grad=True)], lr=1e-3).param_groups[0]
+                theirs = cls([torch.zeros(1, 1, requires_grad=True)], lr=1e-3).param_groups[0]
                 mine = {**{k: v for k, v in theirs.items() if k != "params"}, **mine}
             numbers = [self.core.numbers[tensor] for tensor in group["params"]]
             made.append({"params": [self.first[n] for n in numbers if not self.core.params[n].frozen], **mine})
@@ -66,10 +70,8 @@ class Trained:
 
     def take_groups(self, groups: Iterable[Mapping[str, Any]]) -> None:
         """Hyper-parameters of groups that were saved."""
-        known = {*DEFAULTS[self.core.optimizer], "initial_lr"}
-        for mine, theirs in zip(self.optimizer.param_groups, groups, strict=False):
-            for name in known & theirs.keys():
-                value = theirs[name]
+        for kind, mine, theirs in zip(self.core.kinds, self.optimizer.param_groups, groups, strict=False):
+            for name, value in saved_hypers(kind, theirs).items():
                 mine[name] = value.item() if isinstance(value, torch.Tensor) else tuple(value) if isinstance(value, list) else value
 
     def take_steps(self, steps: Iterable[float], where: str) -> None:

@@ -4,17 +4,17 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from collections.abc import Iterable, Iterator, MutableMapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import nn
 
 from ._comm import world_size
 from ._config import Settings
 from ._core import Core
-from ._optimizer import ShardedOptimizer, describe
+from ._groups import Given, describe
+from ._optimizer import ShardedOptimizer
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -63,8 +63,7 @@ class Optimizer(ShardedOptimizer):
 
     Args:
         root: the model. Units are what fully_shard was applied to; repeated blocks, if that is the model alone or nothing.
-        optimizer: "adamw", "adam", "sgd", "lion", "adagrad"; an optimizer of torch.optim that has not made a step, or a function
-            that makes one.
+        optimizer: as weft.zero.initialize's.
         params: what is trained, or groups of it, for an optimizer by name; None: all that require gradients.
         clip: largest norm of all gradients together; 0: not clipped. (torch.nn.utils.clip_grad_norm_ finds no gradients.)
         group: a process group; None: all ranks.
@@ -74,7 +73,7 @@ class Optimizer(ShardedOptimizer):
     def __init__(
         self,
         root: nn.Module,
-        optimizer: str | torch.optim.Optimizer | Callable[[Any], torch.optim.Optimizer] = "adamw",
+        optimizer: Given = "adamw",
         params: Iterable[Any] | None = None,
         *,
         clip: float = 0.0,
@@ -82,13 +81,12 @@ class Optimizer(ShardedOptimizer):
         **hypers: Any,
     ) -> None:
         given = [p for p in root.parameters() if p.requires_grad] if params is None else params
-        kind, groups = describe(optimizer, given, hypers)
+        described = describe(optimizer, given, hypers, root)
         marked = [module for module in root.modules() if module in _marked]
         settings = Settings(clip=clip, **_marked.get(root, {"stage": 3}))
         settings.divisor = float(world_size(group))  # sums of micro-batches, as with DDP and FSDP2
         units = marked if [module for module in marked if module is not root] else None
-        core = Core(root, settings, kind, [g["params"] for g in groups], group, units)
-        super().__init__(core, groups)
+        super().__init__(Core(root, settings, described, group, units), described.groups)
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:

@@ -89,6 +89,19 @@ class Hyper(ctypes.Structure):
     ]  # fmt: skip
 
 
+class Update(ctypes.Structure):
+    """weft_zero_update."""
+
+    _fields_ = [
+        ("bytes", _size), ("param", _int), ("first", _size), ("elems", _size),
+        *((name, _pointer) for name in ("weight", "moment1", "moment2", "grad", "hyper")), ("step", ctypes.c_uint64),
+    ]  # fmt: skip
+
+
+#: weft_zero_update_fn.
+UPDATE = ctypes.CFUNCTYPE(None, _pointer, ctypes.POINTER(Update))
+
+
 class StepInfo(ctypes.Structure):
     """weft_zero_step_info."""
 

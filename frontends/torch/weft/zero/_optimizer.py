@@ -3,116 +3,14 @@
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from ._core import Core
-from ._library import Error, Hyper
-
-#: What torch's optimizers of these names have, and their defaults.
-_ADAM: dict[str, Any] = {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.0, "maximize": False}
-DEFAULTS: dict[str, dict[str, Any]] = {
-    "adamw": {**_ADAM, "weight_decay": 1e-2},
-    "adam": _ADAM,
-    "sgd": {"lr": 1e-3, "momentum": 0.0, "dampening": 0.0, "weight_decay": 0.0, "nesterov": False, "maximize": False},
-    "lion": {"lr": 1e-4, "betas": (0.9, 0.99), "weight_decay": 0.0},
-    "adagrad": {"lr": 1e-2, "lr_decay": 0.0, "weight_decay": 0.0, "eps": 1e-10, "maximize": False},
-    "lamb": {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.0, "max_coeff": 10.0, "min_coeff": 0.01},
-}
-#: What torch's have besides, and the only value that is possible here.
-_FIXED: dict[str, Any] = {"amsgrad": False, "initial_accumulator_value": 0, "differentiable": False, "capturable": False}
-_WITHOUT_MEANING = ("foreach", "fused", "decoupled_weight_decay", "initial_lr", "params", "torch_adam", "adam_w_mode",
-                    "fp32_optimizer_states")  # fmt: skip
-
-Groups = list[dict[str, Any]]
-
-
-def _kind_of(optimizer: torch.optim.Optimizer) -> str:
-    known: dict[type[torch.optim.Optimizer], str] = {
-        torch.optim.AdamW: "adamw", torch.optim.Adam: "adam", torch.optim.SGD: "sgd", torch.optim.Adagrad: "adagrad"
-    }  # fmt: skip
-    kind = known.get(type(optimizer))
-    if kind is None:
-        raise TypeError(f"weft.zero: an optimizer of class {type(optimizer).__name__} cannot be sharded; these can: "
-                        f"{', '.join(c.__name__ for c in known)} of torch.optim, and by name {', '.join(DEFAULTS)}")  # fmt: skip
-    if kind == "adam" and optimizer.defaults.get("decoupled_weight_decay"):
-        return "adamw"
-    return kind
-
-
-def _check_hypers(kind: str, group: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a group is a hyper-parameter; raises ValueError for what the optimizer has not."""
-    found = {}
-    for name, value in group.items():
-        if name in DEFAULTS[kind]:
-            found[name] = value
-        elif name in _FIXED:
-            if value != _FIXED[name]:
-                raise ValueError(f"weft.zero: {name}={value!r} is not possible with a sharded {kind}")
-        elif name not in _WITHOUT_MEANING:
-            raise ValueError(f"weft.zero: {kind} has no parameter {name}; it has {', '.join(DEFAULTS[kind])}")
-    return found
-
-
-def _groups_of(parameters: Iterable[Any]) -> Groups:
-    given = list(parameters)
-    if given and isinstance(given[0], tuple):  # named_parameters()
-        given = [tensor for _, tensor in given]
-    if not given or isinstance(given[0], torch.Tensor):
-        return [{"params": given}]
-    return [{**group, "params": [p[1] if isinstance(p, tuple) else p for p in group["params"]]} for group in given]
-
-
-def describe(
-    optimizer: str | torch.optim.Optimizer | Callable[[Any], torch.optim.Optimizer],
-    parameters: Iterable[Any],
-    hypers: Mapping[str, Any],
-) -> tuple[str, Groups]:
-    """What an optimizer is: its name in the library, and its groups with all hyper-parameters.
-
-    Args:
-        optimizer: a name; an optimizer of torch.optim, whose groups are taken; or what makes one of parameters.
-        parameters: for a name or a function: parameters, or groups of them, as torch.optim takes them.
-        hypers: for a name: those that are not torch's defaults.
-
-    Raises:
-        TypeError: it cannot be sharded.
-        ValueError: it has no such hyper-parameter, or not with this value.
-    """
-    if isinstance(optimizer, str):
-        kind = optimizer.lower()
-        if kind not in DEFAULTS:
-            raise ValueError(f"weft.zero: there is no optimizer {optimizer!r}; there are {', '.join(DEFAULTS)}")
-        defaults = {**DEFAULTS[kind], **_check_hypers(kind, hypers)}
-        groups = _groups_of(parameters)
-    else:
-        made = optimizer if isinstance(optimizer, torch.optim.Optimizer) else optimizer(_groups_of(parameters))
-        # Adagrad's has a state, of no steps, from the beginning; SGD's counts none.
-        if any(state.get("step", 1) != 0 for state in made.state.values()):
-            raise ValueError("weft.zero: the optimizer has made steps already; its state would be lost")
-        kind = _kind_of(made)
-        defaults, groups = dict(DEFAULTS[kind]), made.param_groups
-    return kind, [{"params": list(group["params"]), **defaults, **_check_hypers(kind, group)} for group in groups]
-
-
-def hyper_of(group: Mapping[str, Any]) -> Hyper:
-    """A group of torch's as weft_zero_step takes it."""
-    betas = group.get("betas", (0.9, 0.999))
-    hyper = Hyper(bytes=ctypes.sizeof(Hyper), beta1=betas[0], beta2=betas[1], max_coeff=10.0, min_coeff=0.01)
-    for field in Hyper._fields_:
-        name = field[0]
-        if name in group:
-            setattr(hyper, name, int(group[name]) if name in ("nesterov", "maximize") else float(group[name]))
-    return hyper
-
-
-def group_of(kind: str, hyper: Hyper) -> dict[str, Any]:
-    """A weft_zero_hyper as torch's hyper-parameters of this optimizer."""
-    values = {field[0]: getattr(hyper, field[0]) for field in Hyper._fields_} | {"betas": (hyper.beta1, hyper.beta2)}
-    return {name: type(default)(values[name]) for name, default in DEFAULTS[kind].items()}
+from ._groups import DEFAULTS, Groups, hyper_of, saved_hypers
+from ._library import Error
 
 
 class ShardedOptimizer(torch.optim.Optimizer):
@@ -125,7 +23,10 @@ class ShardedOptimizer(torch.optim.Optimizer):
 
     def __init__(self, core: Core, groups: Groups) -> None:
         self.core = core
-        super().__init__(groups, dict(DEFAULTS[core.optimizer]))
+        alike = len(set(core.kinds)) == 1
+        super().__init__(groups, dict(DEFAULTS[core.kinds[0]]) if alike else {})  # groups have all of theirs
+        if core.updates:
+            core.updates.groups = self.param_groups
         self.grad_norm: float | None = None
         self.skipped = False
 
@@ -174,7 +75,7 @@ class ShardedOptimizer(torch.optim.Optimizer):
         state: dict[int, dict[str, Any]] = {}
         for place, number in self._numbered() if self.core.steps else []:
             state[place] = {"step": torch.tensor(float(self.core.steps))}
-            for name, what in self.core.moments().items():
+            for name, what in self.core.moments(number).items():
                 state[place][name] = self.core.get_values(number, what)
         return {"state": dict(sorted(state.items())), "param_groups": plain["param_groups"]}
 
@@ -195,7 +96,7 @@ class ShardedOptimizer(torch.optim.Optimizer):
         found = []
         for place, number in self._numbered():
             known = self.core.params[number]
-            for name, what in self.core.moments().items():
+            for name, what in self.core.moments(number).items():
                 values = saved.get(places[place], {}).get(name)
                 values = torch.zeros(known.tensor.shape) if values is None else values.detach().float().contiguous()
                 if values.shape != known.tensor.shape:
@@ -205,5 +106,5 @@ class ShardedOptimizer(torch.optim.Optimizer):
         self.core.set_steps(steps.pop() if steps else 0)
         for number, what, values in found:
             self.core.set_values(number, what, values)
-        for mine, theirs in zip(self.param_groups, groups, strict=True):
-            mine.update({k: v for k, v in theirs.items() if k in DEFAULTS[self.core.optimizer] or k == "initial_lr"})
+        for kind, mine, theirs in zip(self.core.kinds, self.param_groups, groups, strict=True):
+            mine.update(saved_hypers(kind, theirs))

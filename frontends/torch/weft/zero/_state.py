@@ -170,10 +170,11 @@ def safe_get_full_grad(parameter: torch.Tensor) -> torch.Tensor | None:
 
 def safe_get_full_optimizer_state(parameter: torch.Tensor, optim_state_key: str) -> torch.Tensor | None:
     """A whole moment, by torch's name: "exp_avg", "exp_avg_sq", "momentum_buffer", "sum". Collective."""
-    core, _ = engine_of(parameter)
-    what = core.moments().get(optim_state_key)
+    core, number = engine_of(parameter)
+    what = core.moments(number).get(optim_state_key)
     if what is None:
-        raise ValueError(f"weft.zero: {core.optimizer} keeps no {optim_state_key}; it keeps {', '.join(core.moments())}")
+        raise ValueError(f"weft.zero: {core.optimizer} keeps no {optim_state_key} of it; it keeps "
+                         f"{', '.join(core.moments(number))}")  # fmt: skip
     return _get(parameter, what)
 
 
@@ -191,8 +192,9 @@ def safe_set_full_fp32_param(parameter: torch.Tensor, value: torch.Tensor) -> No
 
 def safe_set_full_optimizer_state(parameter: torch.Tensor, value: torch.Tensor, optim_state_key: str) -> None:
     """Set a whole moment. Every rank gives the same."""
-    core, _ = engine_of(parameter)
-    what = core.moments().get(optim_state_key)
+    core, number = engine_of(parameter)
+    what = core.moments(number).get(optim_state_key)
     if what not in (MOMENT1, MOMENT2):
-        raise ValueError(f"weft.zero: {core.optimizer} keeps no {optim_state_key}; it keeps {', '.join(core.moments())}")
+        raise ValueError(f"weft.zero: {core.optimizer} keeps no {optim_state_key} of it; it keeps "
+                         f"{', '.join(core.moments(number))}")  # fmt: skip
     _set(parameter, what, value)

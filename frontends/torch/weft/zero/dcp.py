@@ -75,7 +75,7 @@ def save(
             model.update({name: values for name, its in it.names.items() if its == number})
     for number in it.trained if optimizer_key is not None else []:
         here: dict[str, Any] = {}
-        for moment, what in it.moments.items():
+        for moment, what in it.moments(number).items():
             values = it.get(number, what, mine(it.core.params[number].tensor.numel()))
             if values is not None:
                 here[moment] = values
@@ -187,7 +187,7 @@ def load(
     differences = compare(it.core, {name: entry[0] for name, entry in weights.items()}, strict, where)
     wanted: list[tuple[int, int, str]] = []
     for number in it.trained if optimizer_key is not None else []:
-        for moment, what in it.moments.items():
+        for moment, what in it.moments(number).items():
             names = [n for n, its in it.names.items() if its == number]
             keys = [key for n in names if entries.get(key := f"{optimizer_key}.state.{n}.{moment}") is not None]
             if keys and list(entries[keys[0]][0]) != list(it.core.params[number].tensor.shape):

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 VERSION = "0.19.0"
 
 
-def _files_of(it: Trained) -> dict[str, int]:
+def _files_of(it: Trained, number: int) -> dict[str, int]:
     """Names of a parameter's files, and what is in them; DeepSpeed converts no other optimizer than Adam, Lion and the like."""
-    return {"fp32": WEIGHT, **it.moments}
+    return {"fp32": WEIGHT, **it.moments(number)}
 
 
 def _write(path: Path, value: Any) -> None:
@@ -84,9 +84,10 @@ def save(
         ValueError: another optimizer; or rank 0 could not write.
     """
     it = Trained(engine)
-    if list(it.moments) != ["exp_avg", "exp_avg_sq"]:
-        raise ValueError(f"weft.zero.universal: universal checkpoints have exp_avg and exp_avg_sq; {it.core.optimizer} has "
-                         f"{', '.join(it.moments)}")  # fmt: skip
+    for moments in (list(it.moments(number)) for number in it.trained):
+        if moments != ["exp_avg", "exp_avg_sq"]:
+            raise ValueError(f"weft.zero.universal: universal checkpoints have exp_avg and exp_avg_sq; {it.core.optimizer} has "
+                             f"{', '.join(moments)}")  # fmt: skip
     tag = tag or f"global_step{it.core.steps}_universal"
     target, first = Path(folder) / tag, it.core.comm.rank == 0
     temporary = target.with_name(f".{tag}.new")
@@ -103,7 +104,7 @@ def save(
     tell(it.core.comm, lambda: shutil.rmtree(temporary, ignore_errors=True), str(folder))
     for number, known in enumerate(it.core.params):
         place = temporary / "zero" / known.name
-        for name, what in _files_of(it).items():
+        for name, what in _files_of(it, number).items():
             if what != WEIGHT and known.frozen:
                 continue
             values = it.get(number, what, first)
@@ -237,7 +238,7 @@ def load(engine: Engine | ShardedOptimizer, folder: str | os.PathLike[str], tag:
             setattr(it.engine, counter, value)
     for name, number in numbers.items():
         known, shape = it.core.params[number], list(it.core.params[number].tensor.shape)
-        for stem, what in _files_of(it).items():
+        for stem, what in _files_of(it, number).items():
             if stem not in found["moments"][name] or (what != WEIGHT and known.frozen):
                 continue
             file = path / "zero" / name / f"{stem}.pt"
