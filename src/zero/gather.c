@@ -235,6 +235,39 @@ weft_status wi_zero_release_all(weft_zero *zero)
     return st;
 }
 
+/* Whether the unit is used again while units of no more than what may be gathered ahead are. */
+static int comes(const weft_zero *zero, int number)
+{
+    const struct wi_zero_use *use;
+    size_t elems = 0;
+
+    for (size_t k = 0; (use = wi_zero_trace_next(&zero->gathers.trace, k)); k++) {
+        const struct wi_zero_unit *unit = &zero->units[use->unit];
+
+        elems += unit->kept ? 0 : unit->elems;
+        if (elems > zero->config.prefetch_elems)
+            break;
+        if (use->unit == number)
+            return 1;
+    }
+    return 0;
+}
+
+weft_status wi_zero_release_passed_over(weft_zero *zero, int used)
+{
+    weft_status st = WEFT_SUCCESS;
+
+    for (int u = 0; u < zero->nunits; u++) {
+        if (!zero->units[u].ahead || u == used || comes(zero, u))
+            continue;
+        weft_status one = wi_zero_gather_finish(zero, u);
+
+        st = st < 0 ? st : one;
+        release(zero, &zero->units[u]);
+    }
+    return st;
+}
+
 weft_status wi_zero_gather_updated(weft_zero *zero, int number)
 {
     struct wi_zero_unit *unit = &zero->units[number];
@@ -276,6 +309,8 @@ weft_status wi_zero_used(weft_zero *zero, int number, enum wi_zero_event event)
         zero->gathers.first_used[zero->gathers.nfirst_used++] = number;
     unit->used = ++zero->gathers.clock;
     WI_TRY(wi_zero_trace_use(&zero->gathers.trace, number, event));
+    if (zero->gathers.trace.restarted)
+        WI_TRY(wi_zero_release_passed_over(zero, number));
     WI_TRY(begin_delayed(zero));
     WI_TRY(bring(zero, number, 0, event));
     if (unit->ahead) {

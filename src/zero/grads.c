@@ -496,7 +496,7 @@ static weft_status micro_batch_end(weft_zero *zero)
     wi_zero_trace_end(&zero->gathers.trace);
     zero->micro.ended++;
     zero->micro.more = -1;
-    return WEFT_SUCCESS;
+    return wi_zero_release_passed_over(zero, -1);
 }
 
 weft_status weft_zero_micro_batch_end(weft_zero *zero)

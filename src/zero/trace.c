@@ -37,12 +37,13 @@ static int is(const struct wi_zero_use *use, int unit, enum wi_zero_event event)
 
 weft_status wi_zero_trace_use(struct wi_zero_trace *trace, int unit, enum wi_zero_event event)
 {
+    trace->restarted = 0;
     if (trace->complete) {
         if (trace->at < trace->nuses && is(&trace->uses[trace->at], unit, event))
             return trace->at++, WEFT_SUCCESS;
         /* Passes of evaluation begin again without a backward pass. */
         if (is(&trace->uses[0], unit, event))
-            return trace->at = 1, WEFT_SUCCESS;
+            return trace->at = trace->restarted = 1, WEFT_SUCCESS;
         /* Another order, on all ranks or else a collective tells. What was the same so far need not be recorded again. */
         trace->complete = 0;
         trace->recording = 1;

@@ -20,6 +20,7 @@ struct wi_zero_trace {
     size_t at;         /* how many of them this micro-batch has had */
     int complete;      /* a whole micro-batch is recorded, and so far this one is like it */
     int recording;     /* from the beginning of this micro-batch on */
+    int restarted;     /* the newest use was the first once more, though others were to come */
     uint64_t retraces; /* times that it was recorded anew */
 };
 

@@ -271,6 +271,8 @@ weft_status wi_zero_gather_finish(weft_zero *zero, int unit); /* waits for what 
 weft_status wi_zero_gather_updated(weft_zero *zero, int unit); /* below stage 3, after its update: begins */
 weft_status wi_zero_gather_finish_all(weft_zero *zero);
 weft_status wi_zero_release_all(weft_zero *zero);             /* what no pass uses and is not kept; second copies are old */
+/* What was gathered ahead and does not come soon any more, but `used`; < 0: none is excepted. */
+weft_status wi_zero_release_passed_over(weft_zero *zero, int used);
 weft_status wi_zero_used(weft_zero *zero, int unit, enum wi_zero_event event); /* record, gather, gather ahead */
 void wi_zero_done(weft_zero *zero, int unit);                 /* a pass has ended: release, perhaps */
 
