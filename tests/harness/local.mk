@@ -1,6 +1,6 @@
 # Link with libharness.la to use tests/harness/harness.h.
 check_LTLIBRARIES += libharness.la
-libharness_la_SOURCES = tests/harness/calls.h tests/harness/harness.h tests/harness/internal.h \
+libharness_la_SOURCES = tests/harness/calls.h tests/harness/harness.h tests/harness/internal.h tests/harness/says.h \
 	tests/harness/check.c tests/harness/job.c tests/harness/settings.c tests/harness/threads.c
 
 unit_tests += tests/unit/test_harness

@@ -14,15 +14,9 @@
 
 #include "base/hash.h"
 #include "compress/codec.h"
+#include "tests/harness/says.h"
 
 enum { MOST = 70000, MAX_RANKS = 8 };
-
-#define SAYS(call, status, text)                                                            \
-    do {                                                                                    \
-        WT_CHECK_STATUS(call, status);                                                      \
-        if (!strstr(weft_thread_error(), text))                                             \
-            wt_fail(__FILE__, __LINE__, "\"%s\" is not in: %s", text, weft_thread_error()); \
-    } while (0)
 
 /* ---- Vectors ---- */
 

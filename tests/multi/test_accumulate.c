@@ -9,15 +9,9 @@
 #include "base/reduce.h"
 
 #include "../unit/unit.h"
+#include "tests/harness/says.h"
 
 enum { MOST = 40000, MAX_RANKS = 5 };
-
-#define SAYS(call, status, text)                                                            \
-    do {                                                                                    \
-        WT_CHECK_STATUS(call, status);                                                      \
-        if (!strstr(weft_thread_error(), text))                                             \
-            wt_fail(__FILE__, __LINE__, "\"%s\" is not in: %s", text, weft_thread_error()); \
-    } while (0)
 
 static void put(weft_dtype dtype, void *at, size_t i, double v)
 {

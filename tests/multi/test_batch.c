@@ -7,15 +7,9 @@
 
 #include "../unit/unit.h"
 #include <weft/weft_compress.h>
+#include "tests/harness/says.h"
 
 enum { N = 7, MOST = 5000 };
-
-#define SAYS(call, status, text)                                                            \
-    do {                                                                                    \
-        WT_CHECK_STATUS(call, status);                                                      \
-        if (!strstr(weft_thread_error(), text))                                             \
-            wt_fail(__FILE__, __LINE__, "\"%s\" is not in: %s", text, weft_thread_error()); \
-    } while (0)
 
 static const size_t counts[N] = {1000, 0, 1, MOST, 127, 128, 333};
 

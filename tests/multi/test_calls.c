@@ -5,15 +5,9 @@
 #include <stdlib.h>
 
 #include "../unit/unit.h"
+#include "tests/harness/says.h"
 
 enum { WORDS = 5000, MOST = 8 };
-
-#define SAYS(call, status, text)                                                            \
-    do {                                                                                    \
-        WT_CHECK_STATUS(call, status);                                                      \
-        if (!strstr(weft_thread_error(), text))                                             \
-            wt_fail(__FILE__, __LINE__, "\"%s\" is not in: %s", text, weft_thread_error()); \
-    } while (0)
 
 /* ---- What is wrong is named, and nothing happens ---- */
 

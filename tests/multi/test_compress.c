@@ -13,15 +13,9 @@
 #include "comm/comm.h"
 #include "compress/codec.h"
 #include "compress_reference.h"
+#include "tests/harness/says.h"
 
 enum { MOST = 40000 };
-
-#define SAYS(call, status, text)                                                            \
-    do {                                                                                    \
-        WT_CHECK_STATUS(call, status);                                                      \
-        if (!strstr(weft_thread_error(), text))                                             \
-            wt_fail(__FILE__, __LINE__, "\"%s\" is not in: %s", text, weft_thread_error()); \
-    } while (0)
 
 /* ---- Calls ---- */
 

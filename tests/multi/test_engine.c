@@ -12,16 +12,11 @@
 #include "tests/harness/late.h"
 
 #include "../unit/unit.h"
+#include "tests/harness/says.h"
 
 enum { WORDS = 40000 };
 
 static int64_t src[WORDS], dst[WORDS];
-
-#define SAYS(text, what)                                                     \
-    do {                                                                     \
-        if (!strstr(text, what))                                             \
-            wt_fail(__FILE__, __LINE__, "\"%s\" is not in: %s", what, text); \
-    } while (0)
 
 static weft_status reduce(struct ft_rank *f, weft_request **req)
 {
@@ -34,14 +29,14 @@ static void is_named(const struct ft_rank *f)
 {
     weft_error e = ft_error(f);
 
-    SAYS(e.message, "all_reduce #2 (sum of 40000 int64)");
+    WT_CHECK_IN("all_reduce #2 (sum of 40000 int64)", e.message);
     if (f->rank == 1) {
-        SAYS(e.message, "on rank 1 of 2 (host ");
-        SAYS(e.message, "engine late: ");
-        SAYS(e.message, " bytes, step ");
-        SAYS(e.message, " of lane 0 of ring");
+        WT_CHECK_IN("on rank 1 of 2 (host ", e.message);
+        WT_CHECK_IN("engine late: ", e.message);
+        WT_CHECK_IN(" bytes, step ", e.message);
+        WT_CHECK_IN(" of lane 0 of ring", e.message);
     } else {
-        SAYS(e.message, "rank 1");
+        WT_CHECK_IN("rank 1", e.message);
     }
 }
 
@@ -83,10 +78,10 @@ static void fails(int rank, int nranks, void *arg)
     wt_late.fails = rank == 1;
     WT_CHECK(reduce(&f, NULL) < 0);
     e = ft_error(&f);
-    SAYS(e.message, "all_reduce #2 (sum of 40000 int64)");
-    SAYS(e.message, rank == 1 ? "engine late: " : "rank 1");
+    WT_CHECK_IN("all_reduce #2 (sum of 40000 int64)", e.message);
+    WT_CHECK_IN(rank == 1 ? "engine late: " : "rank 1", e.message);
     if (rank == 1)
-        SAYS(e.message, "it was told to fail");
+        WT_CHECK_IN("it was told to fail", e.message);
     ft_close(&f);
 }
 
@@ -122,7 +117,7 @@ static void is_aborted(int rank, int nranks, void *arg)
     WT_CHECK_INT(strstr(e.advice, "engine late may still read and write them") != NULL, stuck);
     for (int i = 0; stuck && i < 2; i++) { /* nothing that it may touch goes */
         WT_CHECK_STATUS(weft_comm_destroy(f.comm), WEFT_EBUSY);
-        SAYS(weft_thread_error(), "engine late still reads or writes memory");
+        WT_CHECK_IN("engine late still reads or writes memory", weft_thread_error());
         WT_CHECK_STATUS(weft_context_destroy(f.context), WEFT_EBUSY);
     }
     wt_late.stuck = 0;
@@ -155,7 +150,7 @@ static void fails_alone(int rank, int nranks, void *arg)
     if (stuck && rank == 1) { /* as long as rank 0 has not ended the communicator */
         wt_late.held = 0;
         WT_CHECK_STATUS(weft_wait(req), WEFT_EPEER);
-        SAYS(ft_error(&f).message, "it had failed, and this did not stop: engine late: ");
+        WT_CHECK_IN("it had failed, and this did not stop: engine late: ", ft_error(&f).message);
         ft_close(&f);
         return;
     }
@@ -169,9 +164,9 @@ static void fails_alone(int rank, int nranks, void *arg)
     WT_CHECK_STATUS(weft_wait(req), stuck ? WEFT_ESYS : WEFT_ETRUNC);
     if (stuck) {
         e = ft_error(&f);
-        SAYS(e.message, "all_reduce #2 (sum of 40000 int64)");
-        SAYS(e.message, "it had failed, and this did not stop: engine late: ");
-        SAYS(e.advice, "engine late may still read and write them");
+        WT_CHECK_IN("all_reduce #2 (sum of 40000 int64)", e.message);
+        WT_CHECK_IN("it had failed, and this did not stop: engine late: ", e.message);
+        WT_CHECK_IN("engine late may still read and write them", e.advice);
     } else {
         wt_sync();
     }

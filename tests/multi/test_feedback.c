@@ -10,15 +10,9 @@
 #include <weft/weft_compress.h>
 
 #include "compress/codec.h"
+#include "tests/harness/says.h"
 
 enum { MAX_RANKS = 5, MOST = 70000, BLOCK_MOST = 256 };
-
-#define SAYS(call, status, text)                                                            \
-    do {                                                                                    \
-        WT_CHECK_STATUS(call, status);                                                      \
-        if (!strstr(weft_thread_error(), text))                                             \
-            wt_fail(__FILE__, __LINE__, "\"%s\" is not in: %s", text, weft_thread_error()); \
-    } while (0)
 
 /* ---- The reference ---- */
 

@@ -10,14 +10,9 @@
 #include "comm/comm.h"
 
 #include "../unit/unit.h"
+#include "tests/harness/says.h"
 
 enum { WORDS = 300 };
-
-#define SAYS(text, what)                                                     \
-    do {                                                                     \
-        if (!strstr(text, what))                                             \
-            wt_fail(__FILE__, __LINE__, "\"%s\" is not in: %s", what, text); \
-    } while (0)
 
 /* ---- A gate of the test's ---- */
 
@@ -127,13 +122,13 @@ static void never_opens(int rank, int nranks, void *arg)
     req = issue(&f, &own_door, &d, 500 * FT_MS, src, dst);
     WT_CHECK(weft_wait(req) < 0);
     e = ft_error(&f);
-    SAYS(e.message, "all_reduce #2 (sum of 300 int64)");
+    WT_CHECK_IN("all_reduce #2 (sum of 300 int64)", e.message);
     if (rank != 1)
-        SAYS(e.message, "rank 1");
+        WT_CHECK_IN("rank 1", e.message);
     if (fails)
-        SAYS(e.message, "the door of this rank: it does not open"); /* on all ranks */
+        WT_CHECK_IN("the door of this rank: it does not open", e.message); /* on all ranks */
     else if (rank == 1)
-        SAYS(e.message, "waited 0.5 s at the door of this rank");
+        WT_CHECK_IN("waited 0.5 s at the door of this rank", e.message);
     ft_close(&f);
 }
 
@@ -162,8 +157,8 @@ static void comes_late(int rank, int nranks, void *arg)
         WT_CHECK(weft_wait(issue(&f, &own_door, &d, 500 * FT_MS, src, dst)) < 0);
     e = ft_error(&f);
     if (rank < 2)
-        SAYS(e.message, "rank 2");
-    SAYS(e.message, "the door of this rank: it does not open");
+        WT_CHECK_IN("rank 2", e.message);
+    WT_CHECK_IN("the door of this rank: it does not open", e.message);
     ft_close(&f);
 }
 
@@ -200,11 +195,11 @@ static void differ(int rank, int nranks, void *arg)
     req = issue(&f, &common_door, &d, 0, src, dst);
     WT_CHECK_STATUS(weft_wait(req), WEFT_EMISMATCH);
     e = ft_error(&f);
-    SAYS(e.message, "all_reduce #2 (sum of 300 int64)");
+    WT_CHECK_IN("all_reduce #2 (sum of 300 int64)", e.message);
     if (nranks == 2) {
         snprintf(text, sizeof text, "but planned %s for it, and this rank %s", plan_said(rank ? p->first : p->other),
                  plan_said(rank ? p->other : p->first));
-        SAYS(e.message, text);
+        WT_CHECK_IN(text, e.message);
     }
     ft_close(&f);
 }
@@ -278,8 +273,9 @@ static void half_planned(int rank, int nranks, void *arg)
     atomic_store(&d.open, 1);
     WT_CHECK_STATUS(weft_wait(req), end);
     if (other)
-        SAYS(ft_error(&f).message, rank ? "rank 0 called all_reduce #2 (sum of 300 int64)"
-                                        : "rank 1 called all_reduce #2 (max of 300 int64)");
+        WT_CHECK_IN(rank ? "rank 0 called all_reduce #2 (sum of 300 int64)"
+                         : "rank 1 called all_reduce #2 (max of 300 int64)",
+                    ft_error(&f).message);
     ft_close(&f);
 }
 

@@ -11,6 +11,7 @@
 #include "tests/conform/collect.h"
 #include "tests/harness/calls.h"
 #include "tests/harness/harness.h"
+#include "tests/harness/says.h"
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -190,13 +191,6 @@ static int right_ones(const char *only, int *number)
 }
 
 /* ---- Wrong use ---- */
-
-#define SAYS(expr, status, text)                                                            \
-    do {                                                                                    \
-        WT_CHECK_STATUS(expr, status);                                                      \
-        if (!strstr(weft_thread_error(), text))                                             \
-            wt_fail(__FILE__, __LINE__, "\"%s\" is not in: %s", text, weft_thread_error()); \
-    } while (0)
 
 static weft_status make_context(const char *plans, const char *algo, weft_context **context)
 {

@@ -14,15 +14,9 @@
 #include "comm/comm.h"
 #include "comm/residual.h"
 #include "compress/feedback.h"
+#include "tests/harness/says.h"
 
 enum { MOST = 3000, STATE_MOST = 200 + 16 * MOST };
-
-#define SAYS(call, status, text)                                                            \
-    do {                                                                                    \
-        WT_CHECK_STATUS(call, status);                                                      \
-        if (!strstr(weft_thread_error(), text))                                             \
-            wt_fail(__FILE__, __LINE__, "\"%s\" is not in: %s", text, weft_thread_error()); \
-    } while (0)
 
 static float value(int rank, int step, size_t i)
 {

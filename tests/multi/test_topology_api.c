@@ -8,13 +8,7 @@
 
 #include "../unit/unit.h"
 #include "topology/graph.h"
-
-#define SAYS(expr, expected, text)                                                          \
-    do {                                                                                    \
-        WT_CHECK_STATUS(expr, expected);                                                    \
-        if (!strstr(weft_thread_error(), text))                                             \
-            wt_fail(__FILE__, __LINE__, "\"%s\" is not in: %s", text, weft_thread_error()); \
-    } while (0)
+#include "tests/harness/says.h"
 
 struct place {
     int nnodes;       /* rank r is on node r % nnodes; 0: all on this one */

@@ -13,15 +13,6 @@ struct layers {
     int params[UNITS], units[UNITS], rank, nranks;
 };
 
-static inline weft_zero_config plain(int stage)
-{
-    weft_zero_config config = WEFT_ZERO_CONFIG_INIT;
-
-    config.stage = stage;
-    config.threads = 1;
-    return config;
-}
-
 static inline size_t elems_of(int u)
 {
     return u ? ELEMS : SMALL;

@@ -12,6 +12,15 @@
 #include "tests/fault/fault.h"
 #include "tests/unit/unit.h"
 
+static inline weft_zero_config plain(int stage)
+{
+    weft_zero_config config = WEFT_ZERO_CONFIG_INIT;
+
+    config.stage = stage;
+    config.threads = 1;
+    return config;
+}
+
 struct zt_spec {
     const char *name;
     size_t rows, columns; /* columns 0: one dimension */

@@ -12,13 +12,7 @@
 #include <unistd.h>
 
 #include "../unit/unit.h"
-
-#define SAYS(call, status, text)                                                            \
-    do {                                                                                    \
-        WT_CHECK_STATUS(call, status);                                                      \
-        if (!strstr(weft_thread_error(), text))                                             \
-            wt_fail(__FILE__, __LINE__, "\"%s\" is not in: %s", text, weft_thread_error()); \
-    } while (0)
+#include "tests/harness/says.h"
 
 static const char *new_folder(void)
 {

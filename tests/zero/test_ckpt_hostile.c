@@ -11,15 +11,9 @@
 #include "../unit/unit.h"
 #include "base/status.h"
 #include "zero/ckpt/ckpt_impl.h"
+#include "tests/harness/says.h"
 
 #define ID "0123456789abcdef0123456789abcdef"
-#define SAYS(call, status, text)                                                            \
-    do {                                                                                    \
-        WT_CHECK_STATUS(call, status);                                                      \
-        if (!strstr(weft_thread_error(), text))                                             \
-            wt_fail(__FILE__, __LINE__, "\"%s\" is not in: %s", text, weft_thread_error()); \
-    } while (0)
-
 static const char *new_folder(void)
 {
     static char path[600];

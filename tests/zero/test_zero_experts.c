@@ -9,6 +9,7 @@
 
 #include "tests/fault/fault.h"
 #include "tests/unit/unit.h"
+#include "tests/harness/says.h"
 
 enum { EXPERTS = 4, DENSE = 211, ELEMS = 137, SMALL = 3, TENSORS = 1 + 2 * EXPERTS, WHATS = 3 };
 
@@ -217,13 +218,6 @@ static void named(void)
     CU_ASSERT_EQUAL(go(4, (struct job){4, 0, 1, 3, 3, 4, 0}), 0);
     CU_ASSERT_EQUAL(go(1, (struct job){1, 0, 1, 0, 4, 0, 0}), 0);
 }
-
-#define SAYS(call, status, text)                                                            \
-    do {                                                                                    \
-        WT_CHECK_STATUS(call, status);                                                      \
-        if (!strstr(weft_thread_error(), text))                                             \
-            wt_fail(__FILE__, __LINE__, "\"%s\" is not in: %s", text, weft_thread_error()); \
-    } while (0)
 
 /* A job on other ranks whose experts are not those of the version. */
 static void other_set(int rank, int nranks, void *arg)

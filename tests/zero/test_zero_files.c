@@ -7,6 +7,7 @@
 
 #include "zero/place.h"
 #include "zero/zero.h"
+#include "tests/harness/says.h"
 
 /* ---- Files ---- */
 
@@ -228,13 +229,6 @@ static void cut(void)
 }
 
 /* ---- What else is refused ---- */
-
-#define SAYS(call, status, text)                                                            \
-    do {                                                                                    \
-        WT_CHECK_STATUS(call, status);                                                      \
-        if (!strstr(weft_thread_error(), text))                                             \
-            wt_fail(__FILE__, __LINE__, "\"%s\" is not in: %s", text, weft_thread_error()); \
-    } while (0)
 
 static void wrong_create(struct ft_rank *f)
 {

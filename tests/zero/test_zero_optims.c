@@ -6,6 +6,7 @@
 #include "tests/zero/model.h"
 
 #include "newton_schulz.h"
+#include "tests/harness/says.h"
 
 enum { STEPS = 6, TOTAL = ZT_PARAMS * ZT_MOST };
 

@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include "tests/harness/says.h"
 
 enum { TOTAL = 3 * ZT_PARAMS * ZT_MOST };
 
@@ -189,13 +190,6 @@ static void continued(void)
         CU_ASSERT(n == shared->n && memcmp(whole, shared->values, n * sizeof *whole) == 0);
     }
 }
-
-#define SAYS(call, status, text)                                                            \
-    do {                                                                                    \
-        WT_CHECK_STATUS(call, status);                                                      \
-        if (!strstr(weft_thread_error(), text))                                             \
-            wt_fail(__FILE__, __LINE__, "\"%s\" is not in: %s", text, weft_thread_error()); \
-    } while (0)
 
 static void refusals(int rank, int nranks, void *arg)
 {

@@ -7,24 +7,9 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-
-#define SAYS(call, status, text)                                                            \
-    do {                                                                                    \
-        WT_CHECK_STATUS(call, status);                                                      \
-        if (!strstr(weft_thread_error(), text))                                             \
-            wt_fail(__FILE__, __LINE__, "\"%s\" is not in: %s", text, weft_thread_error()); \
-    } while (0)
+#include "tests/harness/says.h"
 
 static const weft_zero_hyper groups[2] = {WEFT_ZERO_HYPER_INIT, WEFT_ZERO_HYPER_INIT};
-
-static weft_zero_config plain(int stage)
-{
-    weft_zero_config config = WEFT_ZERO_CONFIG_INIT;
-
-    config.stage = stage;
-    config.threads = 1;
-    return config;
-}
 
 /* ---- One rank: arguments ---- */
 
