@@ -33,7 +33,7 @@ EXTRA_DIST += tests/torch/suite.py tests/torch/suite_load.py tests/torch/suite_r
 	examples/torch/pipeline_1f1b.py examples/torch/moe_expert_parallel.py examples/torch/three_d.py \
 	examples/torch/context_parallel.py examples/torch/checkpoint.py examples/torch/elastic.py \
 	examples/torch/elastic_torchrun.sh examples/torch/zero3.py examples/torch/zero3_offload.py examples/torch/ds_config.json \
-	examples/torch/zero_hf.py examples/torch/zero_trainer.py
+	examples/torch/zero_hf.py examples/torch/zero_trainer.py examples/torch/zero_accelerate.py
 multi_scripts += $(torch_scripts) tests/torch/test_environment.sh
 EXTRA_DIST += tests/torch/setup.sh tests/torch/python.sh tests/torch/kept_cxx.sh tests/torch/stubs.py tests/torch/forked.py tests/torch/cxx.py \
 	tests/torch/cxx/no_python.cpp tests/torch/cxx/test_adapter.cpp tests/torch/cxx/tsan.supp tests/torch/cxx/lsan.supp \
@@ -41,7 +41,7 @@ EXTRA_DIST += tests/torch/setup.sh tests/torch/python.sh tests/torch/kept_cxx.sh
 	tests/torch/see_packages.py tests/torch/pyproject.toml tests/torch/ranks.py tests/torch/backend.py tests/torch/coalescing.py \
 	tests/torch/lifecycle.py tests/torch/faults.py tests/torch/mesh.py tests/torch/tools.py
 EXTRA_DIST += tests/torch/security.py tests/torch/cache.py tests/torch/compress.py tests/torch/compress_sharded.py \
-	tests/torch/zero.py tests/torch/zero_modules.py tests/torch/zero_faces.py tests/torch/zero_saves.py tests/torch/zero_models.py tests/torch/zero_more.py tests/torch/zero_guide.py \
+	tests/torch/zero.py tests/torch/zero_modules.py tests/torch/zero_faces.py tests/torch/zero_saves.py tests/torch/zero_calls.py tests/torch/zero_models.py tests/torch/zero_more.py tests/torch/zero_guide.py \
 	tests/torch/zero_activations.py tests/torch/zero_activations_more.py tests/torch/zero_training.py tests/torch/zero_optimizers.py \
 	tests/torch/convergence_smoke.py tests/bench/convergence.py tests/bench/line_plot.py tests/bench/bench_zero.py tests/bench/bench_activations.py
 check-torch: all

@@ -8,6 +8,7 @@ status=0
 python_weft "$WEFT_SRCDIR/tests/torch/zero.py" --sizes 2,4 --seconds 150 || status=1
 python_weft "$WEFT_SRCDIR/tests/torch/zero_modules.py" --sizes 2,4 --seconds 150 || status=1
 python_weft "$WEFT_SRCDIR/tests/torch/zero_faces.py" --sizes 2,4 --seconds 150 || status=1
+python_weft "$WEFT_SRCDIR/tests/torch/zero_calls.py" --sizes 2 --seconds 150 || status=1
 python_weft "$WEFT_SRCDIR/tests/torch/zero_saves.py" --sizes 2,4 --seconds 100 || status=1
 # Without torch.distributed the ranks are the launcher's.
 if "$WEFT_BUILDDIR/weft-run" -n 2 "$python" "$WEFT_SRCDIR/examples/torch/zero3.py" --steps 20 >"$WEFT_BUILDDIR/torch-zero.log" 2>&1 &&

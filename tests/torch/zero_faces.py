@@ -18,16 +18,7 @@ import torch.distributed as dist
 import zero_models as zm
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-
-
-def fails(kind: type[BaseException], words: str, call: Callable[[], Any]) -> None:
-    try:
-        call()
-    except kind as problem:
-        assert words in str(problem), f"{problem} does not say {words!r}"
-        return
-    raise AssertionError(f"no {kind.__name__}: {words}")
-
+from zero_models import fails
 
 FILE = """{
   "train_batch_size": %d, // of all ranks

@@ -1,15 +1,23 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the tests of weft.zero share: models, engines of every stage, and the same training without weft."""
+"""What the tests of weft.zero share: models, engines of every stage, the same training without weft, and checks."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import sys
-from collections.abc import Callable, Iterable
-from typing import Any
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.distributed as dist
 from torch import nn
+
+if TYPE_CHECKING:
+    import ranks
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "examples", "torch"))
 import common  # noqa: E402
@@ -17,6 +25,29 @@ import common  # noqa: E402
 HYPERS = {"lr": 3e-3, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.1}
 #: Where gradients that are 0 but for rounding (of an attention's bias of keys, say) are not to be scaled up.
 CALM = {**HYPERS, "eps": 1e-5}
+
+
+def fails(kind: type[BaseException], words: str, call: Callable[[], Any]) -> None:
+    """Demand that it raises this, with these words."""
+    try:
+        call()
+    except kind as problem:
+        assert words in str(problem), f"{problem} does not say {words!r}"
+        return
+    raise AssertionError(f"no {kind.__name__}: {words}")
+
+
+@contextmanager
+def shared_folder(groups: ranks.Groups) -> Iterator[Path]:
+    """Of all ranks, until the last of them leaves."""
+    name = [tempfile.mkdtemp() if groups.rank == 0 else ""]
+    dist.broadcast_object_list(name, 0, group=groups.gloo)
+    try:
+        yield Path(name[0])
+        dist.barrier(groups.gloo)
+    finally:
+        if groups.rank == 0:
+            shutil.rmtree(name[0], ignore_errors=True)
 
 
 def config(stage: int, **more: Any) -> dict[str, Any]:

@@ -6,11 +6,8 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import shutil
-import tempfile
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,31 +17,11 @@ import torch.distributed as dist
 import zero_models as zm
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
-
-
-def fails(kind: type[BaseException], words: str, call: Callable[[], Any]) -> None:
-    try:
-        call()
-    except kind as problem:
-        assert words in str(problem), problem
-        return
-    raise AssertionError(f"no {kind.__name__} with {words!r}")
+from zero_models import fails, shared_folder
 
 
 def has_safetensors() -> bool:
     return importlib.util.find_spec("safetensors") is not None
-
-
-@contextmanager
-def shared_folder(groups: ranks.Groups) -> Iterator[Path]:
-    name = [tempfile.mkdtemp() if groups.rank == 0 else ""]
-    dist.broadcast_object_list(name, 0, group=groups.gloo)
-    try:
-        yield Path(name[0])
-        dist.barrier(groups.gloo)
-    finally:
-        if groups.rank == 0:
-            shutil.rmtree(name[0], ignore_errors=True)
 
 
 class Storages(TorchDispatchMode):

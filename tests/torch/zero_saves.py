@@ -16,7 +16,7 @@ import ranks
 import torch
 import torch.distributed as dist
 import zero_models as zm
-from zero_faces import fails
+from zero_models import fails
 
 
 def whole_models_are_written_whole(groups: ranks.Groups) -> None:

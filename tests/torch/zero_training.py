@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 import zero_models as zm
 from torch import nn
-from zero_faces import fails
+from zero_models import fails
 
 # ---- "auto" ----
 

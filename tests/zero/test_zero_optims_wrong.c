@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Optimizers of engines: combinations that are refused, with their texts; what they take in memory, and when. */
 #include "base/alloc.h"
+#include "tests/harness/says.h"
 #include "tests/zero/model.h"
 
 static const weft_zero_hyper groups[2] = {
@@ -13,13 +14,6 @@ static void own_update(void *arg, const weft_zero_update *piece)
     (void)arg;
     piece->weight[0] -= piece->grad[0];
 }
-
-#define SAYS(call, status, text)                                                            \
-    do {                                                                                    \
-        WT_CHECK_STATUS(call, status);                                                      \
-        if (!strstr(weft_thread_error(), text))                                             \
-            wt_fail(__FILE__, __LINE__, "\"%s\" is not in: %s", text, weft_thread_error()); \
-    } while (0)
 
 static void wrong_callbacks(int rank, int nranks, void *arg)
 {

@@ -8,6 +8,7 @@ import ctypes
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -107,13 +108,20 @@ def wait(engine: Engine, what: str, progress: bool) -> None:
         engine.core.lib.call("weft_zero_save_wait", engine.core.handle, _NEVER, None)
 
 
-def load(
-    engine: Engine, folder: str, tag: str | None, weights: bool, progress: bool
-) -> tuple[str | None, dict[str, Any] | None]:
+@dataclass
+class Parts:
+    """What is taken of a version beside the weights."""
+
+    optimizer: bool = True
+    scheduler: bool = True
+    counters: bool = True
+
+
+def load(engine: Engine, folder: str, tag: str | None, take: Parts, progress: bool) -> tuple[str | None, dict[str, Any] | None]:
     """Load, and put what Python knows back to its places."""
     core = engine.core
     info = _library.LoadInfo(ctypes.sizeof(_library.LoadInfo))
-    flags = (_LOAD_OLDER if tag is None else 0) | (_LOAD_WEIGHTS if weights else 0)
+    flags = (_LOAD_OLDER if tag is None else 0) | (0 if take.optimizer else _LOAD_WEIGHTS)
     path = os.path.join(folder, tag) if tag else folder
     try:
         with Progress(core, f"loading {path}", progress):
@@ -125,12 +133,12 @@ def load(
         raise
     path = os.path.join(folder, info.tag.decode())
     state = json.loads(ctypes.string_at(info.client, info.client_bytes)) if info.client_bytes else {}
-    if not weights:
+    if take.optimizer:
         core.steps = int(info.step)
-        for name in _COUNTERS:
-            setattr(engine, name, state.get("counters", {}).get(name, 0))
         for mine, theirs in zip(engine.optimizer.param_groups, state.get("groups", []), strict=False):
             mine.update({k: tuple(v) if isinstance(v, list) else v for k, v in theirs.items()})
-        if state.get("scheduler") is not None and hasattr(engine.lr_scheduler, "load_state_dict"):
-            engine.lr_scheduler.load_state_dict(state["scheduler"])
+    for name in _COUNTERS if take.counters else ():
+        setattr(engine, name, state.get("counters", {}).get(name, 0))
+    if take.scheduler and state.get("scheduler") is not None and hasattr(engine.lr_scheduler, "load_state_dict"):
+        engine.lr_scheduler.load_state_dict(state["scheduler"])
     return path, state.get("client")

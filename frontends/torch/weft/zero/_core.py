@@ -6,7 +6,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import weakref
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -104,8 +104,10 @@ class Core:
         self.passes = Passes(self.lib, settings.stage, self._backward_begins, self._backward_ends)
         self.params: list[Known] = []
         self.numbers: dict[torch.Tensor, int] = {}
-        self.more = False  # micro-batches follow the next one
+        self.more: Callable[[], bool] = lambda: False  # micro-batches follow the one that begins
+        self.scaled: bool | None = None  # the loss that comes back was multiplied by the loss scale; None: nobody watches that
         self.micro_batches = 0  # of this step, that have ended
+        self.turns = 0  # calls of Engine.step() since the last update: micro-batches outside of no_sync()
         self.steps = 0
         try:
             self._source = source_of(model, layout, self.comm.rank == 0)
@@ -210,11 +212,15 @@ class Core:
     # ---- Micro-batches and steps ----
 
     def _backward_begins(self) -> None:
-        self.lib.call("weft_zero_accumulate", self.handle, int(self.more))
+        self.lib.call("weft_zero_accumulate", self.handle, int(self.more()))
 
     def _backward_ends(self) -> None:
         """Called by the autograd engine, or by Engine.backward."""
         if any(unit.came for unit in self.passes.units) or self.passes.ended_by_caller:
+            if self.scaled is False and (scale := self.loss_scale()) != 1:
+                self.abandon_micro_batch()
+                raise Error(f"weft.zero: gradients of a loss have come that was not multiplied by the loss scale, {scale:g}: call "
+                            "engine.drop_gradients(), then engine.backward(loss), or engine.scale(loss).backward()")  # fmt: skip
             self.end_micro_batch()
         else:  # torch.autograd.grad, not of parameters
             self.passes.close_all()
@@ -229,17 +235,19 @@ class Core:
         self.lib.call("weft_zero_micro_batch_end", self.handle)
         self.passes.next_micro_batch(True)
         self.micro_batches += 1
+        self.scaled = None if self.scaled is None else False
 
     def abandon_micro_batch(self) -> None:
         """After an exception in a backward pass: nothing is open any more. Gradients that came stay, until drop_gradients."""
         self.passes.close_all()
         self.passes.next_micro_batch(False)
+        self.scaled = None if self.scaled is None else False
 
     def drop_gradients(self) -> None:
         """Forget all gradients since the last step. Collective."""
         self.abandon_micro_batch()
         self.lib.call("weft_zero_drop_gradients", self.handle)
-        self.micro_batches = 0
+        self.micro_batches = self.turns = 0
 
     def check_frozen(self) -> None:
         """Raise Error where requires_grad is not what it was when the engine was made."""
@@ -257,7 +265,7 @@ class Core:
         self.check_frozen()
         info = _library.StepInfo(ctypes.sizeof(_library.StepInfo))
         self.lib.call("weft_zero_step", self.handle, (_library.Hyper * len(hypers))(*hypers), len(hypers), ctypes.byref(info))
-        self.micro_batches = 0
+        self.micro_batches = self.turns = 0
         self.steps = int(info.step)
         if not info.skipped and self.settings.stage > 0 and self.settings.overlap and self.comm.size > 1:
             for unit in self.passes.units:

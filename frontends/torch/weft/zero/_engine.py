@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from torch import nn
 
 from . import _checkpoint, schedulers
 from ._automatic import known
+from ._calls import EngineCalls
 from ._comm import world_size
 from ._config import Settings, settings_of
 from ._core import Core
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
 
-class Engine(nn.Module):
+class Engine(EngineCalls):
     """A model and its optimizer, sharded. Made by weft.zero.initialize.
 
         for batch, target in data:
@@ -41,6 +43,7 @@ class Engine(nn.Module):
         module: the model.
         optimizer: a torch.optim.Optimizer.
         lr_scheduler: None, or what step() steps with each update.
+        training_dataloader: of weft.zero.deepspeed.initialize(training_data=…), or None.
         micro_steps: calls of step().
         global_steps: those that were to update.
         skipped_steps: those of them that found Inf or NaN.
@@ -50,10 +53,15 @@ class Engine(nn.Module):
         super().__init__()
         self.module, self.optimizer, self.lr_scheduler = core.module, optimizer, lr_scheduler
         self.core, self.settings = core, core.settings
+        self.training_dataloader: Any = None
         self.micro_steps = self.global_steps = self.skipped_steps = 0
         self._saving = "nothing"
         self._boundary: bool | None = None
         self._syncing = True
+        core.scaled = False
+        # The core does not keep the engine, which keeps it.
+        this = weakref.ref(self)
+        core.more = lambda: (engine := this()) is not None and engine._more()
 
     # ---- Forward and backward ----
 
@@ -77,11 +85,9 @@ class Engine(nn.Module):
             The loss, unscaled.
         """
         core = self.core
-        core.more = not self._syncing or not self.is_gradient_accumulation_boundary()
-        scale = core.loss_scale()
         core.passes.ended_by_caller = True
         try:
-            torch.autograd.backward(loss.float() * scale if scale != 1 else loss, retain_graph=retain_graph)
+            torch.autograd.backward(self.scale(loss), retain_graph=retain_graph)
         except BaseException:
             core.abandon_micro_batch()
             raise
@@ -90,17 +96,22 @@ class Engine(nn.Module):
         core.end_micro_batch()
         return loss
 
+    def _more(self) -> bool:
+        """Other micro-batches follow the one whose backward pass begins."""
+        return not self._syncing or not self.is_gradient_accumulation_boundary()
+
     def step(self) -> None:
         """Update, at the end of each gradient_accumulation_steps micro-batches. Collective then."""
         if not self._syncing:
             raise Error("weft.zero: step() inside of no_sync()")
-        boundary = self.is_gradient_accumulation_boundary()
-        if boundary:
+        if self.is_gradient_accumulation_boundary():
             self.optimizer.step()
             self.global_steps += 1
             self.skipped_steps += self.optimizer.skipped
             if self.lr_scheduler is not None and not self.optimizer.skipped:
                 self.lr_scheduler.step()
+        else:
+            self.core.turns += 1
         self.micro_steps += 1
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -109,7 +120,6 @@ class Engine(nn.Module):
     def drop_gradients(self) -> None:
         """Forget all gradients since the last update, after an exception, say. Collective."""
         self.core.drop_gradients()
-        self.micro_steps -= self.micro_steps % self.gradient_accumulation_steps()
 
     def offload_memory(self, limit: int) -> None:
         """How many bytes of states that have a place in a file may be in memory instead: another offload_memory_bytes."""
@@ -119,7 +129,7 @@ class Engine(nn.Module):
         """The micro-batch that comes or has just been is the last before an update."""
         if self._boundary is not None:
             return self._boundary
-        return (self.micro_steps + 1) % self.settings.micro_batches == 0
+        return self.core.turns + 1 >= self.settings.micro_batches
 
     def set_gradient_accumulation_boundary(self, is_boundary: bool | None) -> None:
         """Say so by hand, before backward(); None: counted again."""
@@ -136,59 +146,6 @@ class Engine(nn.Module):
             yield
         finally:
             self._syncing = before
-
-    # ---- What DeepSpeed's tells ----
-
-    def train_batch_size(self) -> int | None:
-        """Samples of all ranks in an update; None: the configuration does not say."""
-        return self.settings.batch_size
-
-    def train_micro_batch_size_per_gpu(self) -> int | None:
-        """Samples of one rank in one forward pass."""
-        return self.settings.micro_batch_size
-
-    def gradient_accumulation_steps(self) -> int:
-        """Micro-batches in an update."""
-        return self.settings.micro_batches
-
-    def gradient_clipping(self) -> float:
-        """The largest norm of all gradients together; 0: not clipped."""
-        return self.settings.clip
-
-    def zero_optimization_stage(self) -> int:
-        """0 to 3."""
-        return self.settings.stage
-
-    def get_global_grad_norm(self) -> float | None:
-        """Of all gradients of the last update, before clipping; None before the first."""
-        return self.optimizer.grad_norm
-
-    def get_lr(self) -> list[float]:
-        """Of each group."""
-        return [group["lr"] for group in self.optimizer.param_groups]
-
-    def get_mom(self) -> list[Any]:
-        """Momentum or betas of each group."""
-        return [group.get("momentum", group.get("betas")) for group in self.optimizer.param_groups]
-
-    @property
-    def loss_scale(self) -> float:
-        """What the next loss is multiplied by."""
-        return self.core.loss_scale()
-
-    def was_step_applied(self) -> bool:
-        """The newest update found neither Inf nor NaN."""
-        return self.global_steps > 0 and not self.optimizer.skipped
-
-    @property
-    def global_rank(self) -> int:
-        """This rank."""
-        return self.core.comm.rank
-
-    @property
-    def world_size(self) -> int:
-        """Ranks."""
-        return self.core.comm.size
 
     # ---- State ----
 
@@ -224,6 +181,8 @@ class Engine(nn.Module):
         save_dir: str | os.PathLike[str],
         tag: str | None = None,
         client_state: Mapping[str, Any] | None = None,
+        save_latest: bool = True,
+        exclude_frozen_parameters: bool = False,
         *,
         wait: bool = True,
         keep: int = 0,
@@ -235,6 +194,8 @@ class Engine(nn.Module):
             save_dir: made if it does not exist; on a file system that all ranks see.
             tag: the version's name; None: "global_step" and the number of updates. One of that name is replaced.
             client_state: what load_checkpoint returns, of rank 0; JSON can express it.
+            save_latest: True, as the newest complete version is found without a file that names it.
+            exclude_frozen_parameters: False; save_16bit_model can leave them out.
             wait: False returns while it is written; wait_for_checkpoint() tells how that went.
             keep: versions that stay, with the new one; 0: all.
             progress: with wait, rank 0 says on standard error how far it is when it takes more than two seconds.
@@ -242,6 +203,10 @@ class Engine(nn.Module):
         Raises:
             Error: it failed; or the one before did, for which nobody has waited: this one has not begun then.
         """
+        if not save_latest or exclude_frozen_parameters:
+            what = "exclude_frozen_parameters=True" if exclude_frozen_parameters else "save_latest=False"
+            raise ValueError(f"weft.zero: save_checkpoint: {what} is not possible: a version has all parameters, and the newest "
+                             "complete one is the latest; save_16bit_model can leave frozen parameters out")  # fmt: skip
         tag = tag or f"global_step{self.global_steps}"
         self._saving = os.path.join(save_dir, tag)
         _checkpoint.save(self, os.fspath(save_dir), tag, client_state, keep)
@@ -253,21 +218,43 @@ class Engine(nn.Module):
         """Wait until the newest save_checkpoint is complete; raises Error if it failed. progress: as for save_checkpoint."""
         _checkpoint.wait(self, f"saving {self._saving}", progress)
 
-    def load_checkpoint(self, load_dir: str | os.PathLike[str], tag: str | None = None, *,
-                        load_module_only: bool = False,
-                        progress: bool = True) -> tuple[str | None, dict[str, Any] | None]:  # fmt: skip
+    def load_checkpoint(
+        self,
+        load_dir: str | os.PathLike[str],
+        tag: str | None = None,
+        load_module_strict: bool = True,
+        load_optimizer_states: bool = True,
+        load_lr_scheduler_states: bool = True,
+        load_module_only: bool = False,
+        custom_load_fn: Any = None,
+        *,
+        progress: bool = True,
+    ) -> tuple[str | None, dict[str, Any] | None]:
         """Take a version that any number of ranks has saved in any stage; buffers of the model are not in it. Collective.
 
         Args:
             load_dir: as for save_checkpoint.
             tag: its name; None: the newest that is complete.
+            load_module_strict: True; full_state_dict and load_full_state_dict(strict=False) have parts of models.
+            load_optimizer_states: False: weights, counters and the scheduler, but neither moments nor groups.
+            load_lr_scheduler_states: False: the scheduler stays as it is.
             load_module_only: weights alone.
+            custom_load_fn: None.
             progress: rank 0 says on standard error how far it is when it takes more than two seconds.
 
         Returns:
             Its folder and the client_state; None and None where there is none and no tag was given.
         """
-        return _checkpoint.load(self, os.fspath(load_dir), tag, load_module_only, progress)
+        if not load_module_strict or custom_load_fn is not None:
+            what = "load_module_strict=False" if not load_module_strict else "custom_load_fn"
+            raise ValueError(f"weft.zero: load_checkpoint: {what} is not possible: a version has the parameters of one model; "
+                             "weft.zero.load_full_state_dict(model, state, strict=False) takes some of them")  # fmt: skip
+        take = _checkpoint.Parts(
+            optimizer=load_optimizer_states and not load_module_only,
+            scheduler=load_lr_scheduler_states and not load_module_only,
+            counters=not load_module_only,
+        )
+        return _checkpoint.load(self, os.fspath(load_dir), tag, take, progress)
 
     def stats(self) -> dict[str, int]:
         """Bytes by class and nanoseconds by cause on this rank: weft_zero_stats of weft/weft_zero.h."""

@@ -86,20 +86,24 @@ class Optimizer(ShardedOptimizer):
         settings = Settings(clip=clip, **_marked.get(root, {"stage": 3}))
         settings.divisor = float(world_size(group))  # sums of micro-batches, as with DDP and FSDP2
         units = marked if [module for module in marked if module is not root] else None
-        super().__init__(Core(root, settings, described, group, units), described.groups)
+        core = Core(root, settings, described, group, units)
+        super().__init__(core, described.groups)
+        self._more = False
+        this = weakref.ref(self)
+        core.more = lambda: (optimizer := this()) is not None and optimizer._more
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
         """Backward passes inside are followed by others before step(); their gradients are added, not averaged."""
-        before, self.core.more = self.core.more, True
+        before, self._more = self._more, True
         try:
             yield
         finally:
-            self.core.more = before
+            self._more = before
 
     def set_is_last_backward(self, is_last: bool) -> None:
         """Say by hand whether the next backward pass is the last before step()."""
-        self.core.more = not is_last
+        self._more = not is_last
 
     def destroy(self) -> None:
         """End the engine. The model's parameters can be read no more. Collective."""

@@ -30,6 +30,11 @@ class ShardedOptimizer(torch.optim.Optimizer):
         self.grad_norm: float | None = None
         self.skipped = False
 
+    @property
+    def overflow(self) -> bool:
+        """skipped, as DeepSpeed's optimizers call it."""
+        return self.skipped
+
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """As torch's, while the optimizer is made; the engine's parameters are fixed afterwards."""
         if hasattr(self, "grad_norm"):

@@ -165,7 +165,9 @@ def safe_get_full_grad(parameter: torch.Tensor) -> torch.Tensor | None:
         if problem.name == "WEFT_EINVAL":
             return None
         raise
-    return total / (core.comm.size * core.settings.micro_batches * core.loss_scale())
+    # As the step divides; of a step that has not had all its micro-batches, as it will.
+    divisor = core.settings.divisor or core.comm.size * max(core.settings.micro_batches, core.micro_batches)
+    return total / (divisor * core.loss_scale())
 
 
 def safe_get_full_optimizer_state(parameter: torch.Tensor, optim_state_key: str) -> torch.Tensor | None:

@@ -129,7 +129,8 @@ def initialize(
         _checkpointing.same_activations(same)
     engine = _initialize(model, optimizer, config, model_parameters=model_parameters, lr_scheduler=lr_scheduler, group=group,
                          auto=others.get("auto"))  # fmt: skip
-    return engine, engine.optimizer, _loader(engine, training_data, collate_fn), engine.lr_scheduler
+    engine.training_dataloader = _loader(engine, training_data, collate_fn)
+    return engine, engine.optimizer, engine.training_dataloader, engine.lr_scheduler
 
 
 def _loader(engine: Engine, data: Any, collate_fn: Callable[[list[Any]], Any] | None) -> Any:
