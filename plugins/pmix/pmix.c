@@ -235,18 +235,17 @@ static void leave(void *session)
 static weft_status join(const struct weft_host *host, const void *settings, uint64_t deadline_ns,
                         struct weft_manager_job *job, void **session)
 {
-    struct session *s = calloc(1, sizeof *s);
-    pthread_condattr_t monotonic;
-    weft_status st;
-
     const char *hold = settings ? ((const struct settings *)settings)->hold : "auto";
     int is_auto = strcasecmp(hold, "auto") == 0;
+    pthread_condattr_t monotonic;
+    struct session *s;
+    weft_status st;
 
     if (!is_auto && strcasecmp(hold, "y") && strcasecmp(hold, "n")) {
         host->explain(host->impl, WEFT_ECONFIG, "WEFT_PMIX_HOLD='%s' is not y, n or auto", hold);
-        free(s);
         return WEFT_ECONFIG;
     }
+    s = calloc(1, sizeof *s);
     if (!s)
         return WEFT_ENOMEM;
     s->hold = is_auto ? mpi_may_follow() : strcasecmp(hold, "y") == 0;

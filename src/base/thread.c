@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the library's own threads ask of the scheduler. */
+/* The library's own threads: how they start, and what they ask of the scheduler. */
 #define _GNU_SOURCE
 #include "base/thread.h"
 
 #include <sched.h>
+#include <signal.h>
 #include <stdint.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -36,4 +37,16 @@ void wi_thread_prompt(void)
 {
     shortest_slices();
     (void)prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS, 0, 0, 0);
+}
+
+int wi_thread_start(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *), void *arg)
+{
+    sigset_t all, before;
+    int err;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    err = pthread_create(thread, attr, run, arg);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return err;
 }

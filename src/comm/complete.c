@@ -78,7 +78,7 @@ static int add_thread(struct weft_context *ctx)
 
     pthread_attr_init(&attr);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    err = pthread_create(&thread, &attr, callers_main, ctx);
+    err = wi_thread_start(&thread, &attr, callers_main, ctx);
     pthread_attr_destroy(&attr);
     ctx->callers.nthreads += !err;
     return err;

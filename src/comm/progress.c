@@ -272,7 +272,7 @@ weft_status wi_progress_start(struct weft_context *ctx)
     p->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (p->event_fd < 0)
         return wi_fail_errno(errno, "eventfd of the progress thread");
-    err = pthread_create(&p->thread, NULL, progress_main, ctx);
+    err = wi_thread_start(&p->thread, NULL, progress_main, ctx);
     if (err) {
         close(p->event_fd);
         p->event_fd = -1;

@@ -6,12 +6,12 @@
  * its executor is notified, still under the lock, so that wi_workers_settle can wait for that. */
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <time.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "exec/engine.h"
 
 #define CHUNK_MAX ((size_t)256 << 10)
@@ -90,16 +90,11 @@ static void *worker_main(void *arg)
     return NULL;
 }
 
-/* With the lock held. Handlers of the program's signals run in threads of its own. */
+/* With the lock held. */
 static void add_threads(struct wi_workers *p)
 {
-    sigset_t all, before;
-
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    while (p->nthreads < p->wanted && pthread_create(&p->threads[p->nthreads], NULL, worker_main, p) == 0)
+    while (p->nthreads < p->wanted && wi_thread_start(&p->threads[p->nthreads], NULL, worker_main, p) == 0)
         p->nthreads++;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 /* ---- Work ---- */

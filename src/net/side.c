@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
@@ -15,6 +14,7 @@
 #include "base/clock.h"
 #include "base/fds.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "net/side_conn.h"
 
 #define HALF_OPEN_SPARE 64
@@ -256,15 +256,11 @@ static weft_status open_listener(struct wi_side *side)
 
 static weft_status start(struct wi_side *side)
 {
-    sigset_t all, before;
     int err;
 
     if (!fds_room(side, 16))
         return wi_fail(WEFT_ENOMEM, "the side channel");
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    err = pthread_create(&side->thread, NULL, run, side);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    err = wi_thread_start(&side->thread, NULL, run, side);
     if (err)
         return wi_fail_errno(err, "start the thread of the side channel");
     side->running = 1;

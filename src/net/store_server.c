@@ -5,7 +5,6 @@
  * half_open.h says which one is closed. */
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,6 +18,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "net/accept_pause.h"
 #include "net/half_open.h"
 #include "net/local_key.h"
@@ -561,11 +561,8 @@ static void *server_main(void *arg)
 
 static weft_status server_start(struct wi_store_server *server)
 {
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int err = pthread_create(&server->thread, NULL, server_main, server);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    int err = wi_thread_start(&server->thread, NULL, server_main, server);
+
     if (err)
         return wi_fail_errno(err, "start the store's thread");
     pthread_setname_np(server->thread, "weft-store");

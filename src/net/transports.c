@@ -280,20 +280,27 @@ static void read_left_out(struct wi_settings *settings, const struct weft_plugin
     wi_fail_clear();
 }
 
+/* The caller frees what it gets, which is NULL where the plugin has no settings, also after a failure. */
+static weft_status read_values(struct wi_settings *settings, const struct weft_plugin *plugin, void **values)
+{
+    char module[32];
+
+    *values = NULL;
+    if (!plugin->settings)
+        return WEFT_SUCCESS;
+    *values = wi_calloc(1, plugin->settings_bytes);
+    if (!*values)
+        return wi_fail(WEFT_ENOMEM, "settings of plugin %s", plugin->name);
+    upper(module, sizeof module, plugin->name);
+    return wi_settings_read(settings, module, plugin->settings, *values);
+}
+
 static weft_status add_device(struct wi_transports *t, struct wi_settings *settings, const struct weft_plugin *plugin,
                               void *handle)
 {
-    char module[32];
-    void *values = NULL;
-    weft_status st = WEFT_SUCCESS;
+    void *values;
+    weft_status st = read_values(settings, plugin, &values);
 
-    if (plugin->settings) {
-        values = wi_calloc(1, plugin->settings_bytes);
-        if (!values)
-            return wi_fail(WEFT_ENOMEM, "settings of device %s", plugin->name);
-        upper(module, sizeof module, plugin->name);
-        st = wi_settings_read(settings, module, plugin->settings, values);
-    }
     if (st >= 0)
         st = wi_devices_add(&t->devices, plugin, &t->host, values, handle);
     if (st < 0)
@@ -386,18 +393,10 @@ static weft_status add_codec(const struct weft_plugin *plugin, const char *path,
 static weft_status add_manager(struct wi_settings *settings, const struct weft_plugin *plugin, const char *path,
                                int *added)
 {
-    char module[32];
-    void *values = NULL;
-    weft_status st = WEFT_SUCCESS;
+    void *values;
+    weft_status st = read_values(settings, plugin, &values);
 
     *added = 0;
-    if (plugin->settings) {
-        values = wi_calloc(1, plugin->settings_bytes);
-        if (!values)
-            return wi_fail(WEFT_ENOMEM, "settings of process manager %s", plugin->name);
-        upper(module, sizeof module, plugin->name);
-        st = wi_settings_read(settings, module, plugin->settings, values);
-    }
     if (st >= 0)
         st = wi_manager_add(plugin, values, path, added);
     if (!*added)

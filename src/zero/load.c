@@ -227,15 +227,16 @@ static weft_status load(weft_zero *zero, const char *folder, const char *tag, un
     struct wi_ckpt_reader *reader;
     struct counters c = {0};
 
-    /* A rank that refuses tells the others, which would wait for it. */
-    WI_TRY(wi_zero_agree(zero, check_load(zero, folder, flags, info), "load: may it begin"));
+    weft_status st = check_load(zero, folder, flags, info);
+
     if (!(flags & WEFT_ZERO_LOAD_WEIGHTS)) /* parts may take their weights from a version of the whole model */
-        WI_TRY(wi_zero_agree(zero, wi_zero_parts_apart(zero, folder, "load"), "load"));
+        st = wi_zero_parts_apart(zero, st, folder, "load");
+    /* A rank that refuses tells the others, which would wait for it. */
+    WI_TRY(wi_zero_agree(zero, st, "load: may it begin"));
     WI_TRY(wi_zero_gather_finish_all(zero));
     WI_TRY(wi_zero_release_all(zero));
     WI_TRY(wi_ckpt_open(folder, tag, !!(flags & WEFT_ZERO_LOAD_OLDER), zero->world, &reader));
-    weft_status st = load_version(zero, reader, flags, &c);
-
+    st = load_version(zero, reader, flags, &c);
     while (st < 0 && !tag && flags & WEFT_ZERO_LOAD_OLDER && zero->failed == WEFT_SUCCESS) {
         WI_TRY(open_older(zero, folder, st, &reader));
         st = load_version(zero, reader, flags, &c);

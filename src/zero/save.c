@@ -144,9 +144,10 @@ static weft_status save(weft_zero *zero, const char *folder, const char *tag, co
 {
     weft_zero_save_options options = WEFT_ZERO_SAVE_OPTIONS_INIT;
 
-    /* A rank that cannot save tells the others, which would wait for it in the background. */
-    WI_TRY(wi_zero_agree(zero, check_save(zero, folder, tag, given, &options), "save"));
-    WI_TRY(wi_zero_agree(zero, wi_zero_parts_apart(zero, folder, "save"), "save"));
+    /* A rank that cannot save tells the others, which would wait for it in the background; also those of other parts. */
+    weft_status st = check_save(zero, folder, tag, given, &options);
+
+    WI_TRY(wi_zero_agree(zero, wi_zero_parts_apart(zero, st, folder, "save"), "save"));
     WI_TRY(wi_zero_gather_finish_all(zero));
     WI_TRY(engine_ckpt(zero));
     WI_TRY(collect(zero));

@@ -44,7 +44,10 @@ struct item {
     size_t next; /* that is free */
 };
 
+#define MAGIC 0x77736c6c69707321u
+
 struct weft_zero_spill {
+    uint64_t magic;
     pthread_mutex_t lock;
     pid_t pid; /* who made it */
     uint64_t timeout_ns;
@@ -288,6 +291,8 @@ static weft_status enter(weft_zero_spill *spill, const char *call, unsigned *sin
     *since = wi_fail_count();
     if (!spill)
         return wi_zero_publish(*since, wi_fail(WEFT_EINVAL, "zero: spill: %s: spill is NULL", call));
+    if (spill->magic != MAGIC)
+        return wi_zero_publish(*since, wi_fail(WEFT_EINVAL, "zero: spill: %s: not one, or it was destroyed", call));
     if (spill->pid != getpid())
         return wi_zero_publish(*since,
                                wi_fail(WEFT_EINVAL, "zero: spill: %s: it belongs to process %d, which forked this one",
@@ -460,6 +465,7 @@ weft_status wi_spill_create(const weft_zero_spill_config *given, const struct wi
         return st;
     }
     pthread_mutex_init(&mine->lock, NULL);
+    mine->magic = MAGIC;
     mine->pid = getpid();
     mine->timeout_ns = config.timeout_ns ? config.timeout_ns : 60000000000ull;
     mine->nbuffers = config.buffers ? config.buffers : BUFFERS_DEFAULT;
@@ -528,11 +534,16 @@ weft_status weft_zero_spill_destroy(weft_zero_spill *spill)
     unsigned since = wi_fail_count();
     weft_status st;
 
-    if (!spill || spill->pid != getpid())
+    if (!spill)
+        return WEFT_SUCCESS;
+    if (spill->magic != MAGIC)
+        return wi_zero_publish(since, wi_fail(WEFT_EINVAL, "zero: spill: destroy: not one, or it was destroyed"));
+    if (spill->pid != getpid())
         return WEFT_SUCCESS;
     st = wi_disk_destroy(spill->disk);
     if (st < 0)
         return wi_zero_publish(since, st);
+    spill->magic = 0;
     pthread_mutex_destroy(&spill->lock);
     wi_free(spill->runs.runs);
     wi_free(spill->items);

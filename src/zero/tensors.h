@@ -35,6 +35,6 @@ void wi_zero_tensors_list(weft_zero *zero, enum wi_zero_save_reach reach, int nk
 /* Before a save or a load: no gradients have come since the last step. */
 weft_status wi_zero_idle(const weft_zero *zero, const char *call);
 /* parts.c: with config.model, no other part of the model has the same folder. Among its ranks collective. */
-weft_status wi_zero_parts_apart(weft_zero *zero, const char *folder, const char *call);
+weft_status wi_zero_parts_apart(weft_zero *zero, weft_status own, const char *folder, const char *call);
 
 #endif

@@ -8,8 +8,7 @@ A GPT of equal blocks in stage 3 on --ranks ranks, one thread each, 64 tokens a 
 the process has after the forward pass more than before it (resident memory, the median of turns), and what is kept of inputs by
 count, with the file's buffers. "time" is the least of all turns (of the slowest rank) beside the least without
 checkpoints, as what else runs on the machine only adds to it; "processor" the same of processor time, all ranks together, by
-medians. "parts" keeps a share
-of each input on every rank, as for ranks of tensor parallelism: all ranks get the same batches here.
+medians. "parts" keeps a share of each input on every rank, as for ranks of tensor parallelism: all ranks get the same batches here.
 """
 
 from __future__ import annotations

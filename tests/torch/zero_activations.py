@@ -15,6 +15,7 @@ import ranks
 import torch
 import zero_models as zm
 from torch import nn
+from zero_models import fails
 
 LAYERS, WIDTH, ROWS = 8, 64, 256
 INPUT = ROWS * WIDTH * 4  # bytes of a block's input
@@ -296,15 +297,6 @@ def compiled_blocks(groups: ranks.Groups) -> None:
     want, _, _ = train(plain, 3)
     assert all(torch.allclose(a, b, rtol=1e-5, atol=1e-6) for a, b in zip(seen, want, strict=True))
     assert points.stats()["most_bytes"] > 0
-
-
-def fails(kind: type[Exception], text: str, what: Callable[[], Any]) -> None:
-    try:
-        what()
-    except kind as problem:
-        assert text in str(problem), (text, str(problem))
-        return
-    raise AssertionError(f"nothing failed with {text!r}")
 
 
 def what_is_refused(groups: ranks.Groups) -> None:

@@ -18,7 +18,8 @@ from typing import Any
 import ranks
 import torch
 import zero_models as zm
-from zero_activations import INPUT, LAYERS, ROWS, WIDTH, Block, Net, fails, same, train
+from zero_activations import INPUT, LAYERS, ROWS, WIDTH, Block, Net, same, train
+from zero_models import fails
 
 
 @contextlib.contextmanager
@@ -264,7 +265,7 @@ def compiled_models(groups: ranks.Groups) -> None:
 
 def as_deepspeed_configures(groups: ranks.Groups) -> None:
     from weft import zero
-    from weft.zero import deepspeed
+    from weft.zero import _checkpointing, deepspeed
 
     class Mpu:
         def get_tensor_model_parallel_group(self) -> Any:
@@ -288,6 +289,14 @@ def as_deepspeed_configures(groups: ranks.Groups) -> None:
             zm.engine_of(Net(), 1).destroy()
             torch.manual_seed(groups.rank)
             fails(ValueError, "has not the activations", lambda: model(torch.randn(ROWS, WIDTH)))
+        # Where nobody has told the group, the newest engine's counts.
+        zero.configure_checkpointing()
+        for group in (groups.gloo, groups.weft):
+            _checkpointing.same_activations(group)
+            assert _checkpointing._configured.group is group
+        zero.configure_checkpointing(groups.weft)
+        _checkpointing.same_activations(groups.gloo)
+        assert _checkpointing._configured.group is groups.weft
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             deepspeed.checkpointing.configure(None, partition_activations=True)

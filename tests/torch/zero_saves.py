@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,17 @@ def long_saves_say_how_far_they_are(groups: ranks.Groups) -> None:
             assert any(f"loading {folder}/said{tag}: done" in line for line in lines), text
             assert f"loading {folder}/nothing: done" not in text, text
             assert (text.count("\r") > 4 and text.count("\n") <= 3) if tag else ("\r" not in text and text.count("\n") > 4), text
+        # A program without a console has nothing to write to.
+        failed: list[Any] = []
+        hook, threading.excepthook = threading.excepthook, failed.append
+        try:
+            sys.stderr = None  # type: ignore[assignment]
+            _progress.FIRST, _progress.BETWEEN, _progress.LOOK = 0.0, 0.02, 0.02
+            engine.save_checkpoint(folder, "unseen")
+            engine.load_checkpoint(folder, "unseen")
+        finally:
+            threading.excepthook = hook
+        assert not failed, failed
     finally:
         sys.stderr = stderr
         del engine.core.lib.call

@@ -90,6 +90,10 @@ def automatic_values(groups: ranks.Groups) -> None:
     fails(ValueError, 'auto={"lr": …}', lambda: zero.initialize(Sized(), config=path, auto=every, **hypers))
     fails(TypeError, "auto has no hiden_size", lambda: zero.initialize(Sized(), config=path, auto={"hiden_size": 1}))
     fails(ValueError, "auto: lr is 'fast', not a number", lambda: zero.initialize(Sized(), config=path, auto={"lr": "fast"}))
+    for name, value, words in (("lr", "fast", "lr is 'fast', not a number"), ("betas", 0.9, "betas is 0.9, not two numbers"),
+                               ("betas", (0.9,), "betas is (0.9,), not two numbers")):  # fmt: skip
+        wrong = {"lr": 1e-3, name: value}
+        fails(ValueError, words, lambda wrong=wrong: zero.initialize(zm.gpt(), "adamw", zm.config(1), **wrong))
     path.unlink()
 
 

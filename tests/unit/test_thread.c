@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What threads of the library ask of the scheduler, as the kernel tells it. */
+/* What threads of the library ask of the scheduler and of signals, as the kernel tells it. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -101,9 +102,36 @@ static void left_alone(void)
     CU_ASSERT_EQUAL(memcmp(&t.before, &t.after, sizeof t.before), 0);
 }
 
+static void *ask_for_mask(void *arg)
+{
+    pthread_sigmask(SIG_BLOCK, NULL, arg);
+    return arg;
+}
+
+/* A started thread has all signals blocked that can be, and its maker those that it had. */
+static void quiet(void)
+{
+    sigset_t before, after, there;
+    pthread_t thread;
+
+    sigemptyset(&before);
+    sigaddset(&before, SIGUSR2);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    CU_ASSERT_EQUAL_FATAL(wi_thread_start(&thread, NULL, ask_for_mask, &there), 0);
+    pthread_join(thread, NULL);
+    pthread_sigmask(SIG_SETMASK, NULL, &after);
+    for (int s = 1; s < 32; s++) {
+        CU_ASSERT_EQUAL(sigismember(&there, s), s != SIGKILL && s != SIGSTOP);
+        CU_ASSERT_EQUAL(sigismember(&after, s), s == SIGUSR2);
+    }
+    sigemptyset(&before);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
 static const struct wt_case cases[] = {
     {"the shortest slices", shortest},
     {"exact timers", exact},
     {"a thread with a deadline", left_alone},
+    {"a thread without signals", quiet},
 };
 WT_UNIT_MAIN("thread", cases)

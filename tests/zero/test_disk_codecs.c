@@ -347,9 +347,28 @@ static void refused(void)
     CU_ASSERT_EQUAL(wi_disk_destroy(disk), WEFT_SUCCESS);
 }
 
+/* Extents in front of the last one may have codecs: the table of their lengths does not grow. */
+static void fixed(void)
+{
+    struct wi_disk_extent extents[2] = {{.stream_bytes = 8192, .nstreams = 1, .codecs = {"bf16"}},
+                                        {.stream_bytes = 8192, .nstreams = 1}};
+    struct wi_disk_config config = {.name = "fixed", .folder = wt_temp_dir(), .chunk_bytes = 4096};
+    struct wi_disk *disk = NULL;
+
+    CU_ASSERT_EQUAL_FATAL(wi_disk_create(&config, extents, 2, &disk), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(wi_disk_grow(disk, 1), WEFT_EINVAL);
+    CU_ASSERT_PTR_NOT_NULL(strstr(wi_fail_text(), "an extent has codecs"));
+    CU_ASSERT_EQUAL(wi_disk_destroy(disk), WEFT_SUCCESS);
+}
+
 static const struct wt_case cases[] = {
-    {"what is rounded", rounded},  {"what comes back", come_back}, {"spans", spans},
-    {"each request fails", fails}, {"writes fail", stays},         {"a bit flips", flipped},
+    {"what is rounded", rounded},
+    {"what comes back", come_back},
+    {"spans", spans},
+    {"each request fails", fails},
+    {"writes fail", stays},
+    {"a bit flips", flipped},
+    {"a file of codecs does not grow", fixed},
     {"what is refused", refused},
 };
 

@@ -202,6 +202,38 @@ static void write_fails_for_long(void)
     free(got);
 }
 
+static weft_status nothing(void *arg, const struct wi_disk_piece *piece)
+{
+    (void)arg;
+    (void)piece;
+    return WEFT_SUCCESS;
+}
+
+/* What could not be written is not tried again where the caller has it elsewhere; it is read once it was written as a whole. */
+static void forgotten(void)
+{
+    struct wi_disk *disk = make(60000000000ull);
+    const size_t lost[] = {4}, others[] = {1, 2};
+    struct wt_model model;
+    char byte;
+
+    wt_model_make(&model, 4);
+    CU_ASSERT_EQUAL(wt_model_put(&model, disk), WEFT_SUCCESS);
+    arm(WI_DISK_DO_WRITE, 1, 1000000, -ENOSPC);
+    CU_ASSERT_EQUAL(wi_disk_stream(disk, lost, 1, WI_DISK_WRITE, nothing, NULL, NULL), WEFT_ENOSPC);
+    CU_ASSERT_EQUAL(wi_disk_stream(disk, others, 2, WI_DISK_READ, nothing, NULL, NULL), WEFT_ENOSPC);
+    wi_disk_forget(disk, others, 2);
+    CU_ASSERT_EQUAL(wi_disk_stream(disk, others, 2, WI_DISK_READ, nothing, NULL, NULL), WEFT_ENOSPC);
+    wi_disk_forget(disk, lost, 1);
+    CU_ASSERT_EQUAL(wi_disk_stream(disk, others, 2, WI_DISK_READ, nothing, NULL, NULL), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(wi_disk_get(disk, 4, 0, 0, 1, &byte), WEFT_EINVAL);
+    arm(WI_DISK_DO_WRITE, 0, 0, 0);
+    CU_ASSERT_EQUAL(wi_disk_stream(disk, lost, 1, WI_DISK_WRITE, nothing, NULL, NULL), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(wi_disk_get(disk, 4, 0, 0, 1, &byte), WEFT_SUCCESS);
+    CU_ASSERT_EQUAL(wi_disk_destroy(disk), WEFT_SUCCESS);
+    wt_model_free(&model);
+}
+
 static void own_write_fails(void)
 {
     struct wi_disk *disk = make(60000000000ull);
@@ -341,6 +373,7 @@ static const struct wt_case cases[] = {
     {"each read fails", each_read_fails},
     {"each write fails", each_write_fails},
     {"write fails for long", write_fails_for_long},
+    {"what is forgotten", forgotten},
     {"the caller's write fails", own_write_fails},
     {"compute fails", compute_fails},
     {"wedged", wedged},

@@ -366,6 +366,18 @@ static void runs(void)
     wi_free(runs.runs);
 }
 
+static void others(void)
+{
+    static uint64_t memory[512];
+    weft_zero_spill *spill = (weft_zero_spill *)(void *)memory;
+    uint64_t id;
+
+    CU_ASSERT_EQUAL(weft_zero_spill_put(spill, "x", 1, &id), WEFT_EINVAL);
+    CU_ASSERT_PTR_NOT_NULL(strstr(weft_thread_error(), "put: not one, or it was destroyed"));
+    CU_ASSERT_EQUAL(weft_zero_spill_destroy(spill), WEFT_EINVAL);
+    CU_ASSERT_PTR_NOT_NULL(strstr(weft_thread_error(), "destroy: not one, or it was destroyed"));
+}
+
 static const struct wt_case cases[] = {
     {"runs", runs},
     {"what is put is got, and places are used again", whole},
@@ -376,5 +388,6 @@ static const struct wt_case cases[] = {
     {"a file that cannot grow", full},
     {"every allocation fails", memory},
     {"wrong arguments", refused},
+    {"not one", others},
 };
 WT_UNIT_MAIN("spill", cases)

@@ -286,7 +286,12 @@ static void parts(int rank, int nranks, void *arg)
     SAYS(weft_zero_save(zero, shared->folder, "a", NULL), WEFT_EINVAL,
          "ranks 0 and 1 of config.model, which have different parts of it, save into one folder");
     SAYS(weft_zero_load(zero, shared->folder, "a", 0, NULL), WEFT_EINVAL, "load from one folder");
+    /* What one rank refuses, those of all parts know at once. */
     snprintf(path, sizeof path, "%s/part%d", shared->folder, part);
+    const char *given = rank == 3 ? NULL : path, *says = part ? "folder is NULL" : "another part of it, has failed";
+
+    SAYS(weft_zero_save(zero, given, "a", NULL), WEFT_EINVAL, says);
+    SAYS(weft_zero_load(zero, given, "a", 0, NULL), WEFT_EINVAL, says);
     WT_REQUIRE_OK(weft_zero_save(zero, path, "a", NULL));
     WT_REQUIRE_OK(weft_zero_save_wait(zero, WEFT_TIMEOUT_NEVER, NULL));
     values[3] = 7;

@@ -4,11 +4,11 @@
 #endif
 #include "zero/ckpt/ckpt_buffer.h"
 
-#include <signal.h>
 #include <sys/mman.h>
 
 #include "base/alloc.h"
 #include "base/status.h"
+#include "base/thread.h"
 
 enum { ALIGN = 64, PAGE = 4096, HUGE_PAGE = 2 << 20 };
 
@@ -54,16 +54,11 @@ static void *touch(void *arg)
 
 weft_status wi_ckpt_buffer_prepare(struct wi_ckpt_buffer *buffer, size_t bytes)
 {
-    sigset_t all, before;
-
     if (buffer->bytes >= bytes)
         return WEFT_SUCCESS;
     WI_TRY(wi_ckpt_buffer_get(buffer, bytes));
     atomic_store(&buffer->stop, 0);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    buffer->has_thread =
-        pthread_create(&buffer->thread, NULL, touch, buffer) == 0; /* without it pages come as they are used */
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    /* Without it pages come as they are used. */
+    buffer->has_thread = wi_thread_start(&buffer->thread, NULL, touch, buffer) == 0;
     return WEFT_SUCCESS;
 }

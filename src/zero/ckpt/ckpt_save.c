@@ -6,7 +6,6 @@
 #include "zero/ckpt/ckpt_impl.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -14,6 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "zero/ckpt/ckpt_run.h"
 #include "zero/ckpt/ckpt_snapshot.h"
 
@@ -297,19 +297,6 @@ weft_status wi_ckpt_destroy(struct wi_ckpt *ckpt)
     return st;
 }
 
-/* Signals are the program's own threads': also the one of a file that becomes too large, which is a failure of write then. */
-static int start(struct wi_ckpt *ckpt)
-{
-    sigset_t all, before;
-    int err;
-
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    err = pthread_create(&ckpt->thread, NULL, background, ckpt);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return err;
-}
-
 static weft_status begun(struct wi_ckpt *ckpt, weft_status st)
 {
     ckpt->run.begun = st;
@@ -343,7 +330,7 @@ weft_status wi_ckpt_begin(struct wi_ckpt *ckpt, const char *folder, const char *
     st = begun(ckpt, st < 0 ? st : wi_ckpt_snapshot_begin(&ckpt->snapshot, &ckpt->run));
     if (st >= 0 && !ckpt->run.options.in_place)
         wi_ckpt_progress_phase(ckpt->run.options.progress, WI_CKPT_COPYING, ckpt->run.result.bytes);
-    err = start(ckpt);
+    err = wi_thread_start(&ckpt->thread, NULL, background, ckpt);
     ckpt->has_thread = err == 0;
     if (err && st >= 0)
         st = begun(ckpt, wi_fail_errno(err, "no thread for a checkpoint"));

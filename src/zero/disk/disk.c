@@ -343,8 +343,9 @@ weft_status wi_disk_grow(struct wi_disk *disk, size_t nchunks)
     uint64_t most = (uint64_t)1 << 58;
 
     WI_TRY(wi_disk_usable(disk));
-    if (!g || g->coded || g->stream_bytes % g->piece)
-        return wi_fail(WEFT_EINVAL, "disk tier %s: the last extent has codecs, or its last chunk is not whole",
+    if (!g || disk->lengths || g->stream_bytes % g->piece)
+        return wi_fail(WEFT_EINVAL,
+                       "disk tier %s: an extent has codecs, or the last chunk of the last extent is not whole",
                        disk->path);
     if (nchunks > most / g->rooms[0] || nchunks * g->rooms[0] > most - disk->stats.file_bytes)
         return wi_fail(WEFT_EINVAL, "disk tier %s: %zu chunks more are more than 2^58 bytes", disk->path, nchunks);

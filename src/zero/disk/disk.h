@@ -169,4 +169,8 @@ typedef int (*wi_disk_idle_fn)(void *arg);
 weft_status wi_disk_stream(struct wi_disk *disk, const size_t *extents, size_t nextents, unsigned flags, wi_disk_compute_fn compute,
                            void *arg, wi_disk_idle_fn idle);
 
+/* What wi_disk_stream could not write of these extents is not tried again before the next use of the disk: the caller has it
+ * elsewhere. It is to be written as a whole before it is read. */
+void wi_disk_forget(struct wi_disk *disk, const size_t *extents, size_t nextents);
+
 #endif

@@ -138,6 +138,14 @@ weft_status wi_disk_settle(struct wi_disk *disk)
     return WEFT_SUCCESS;
 }
 
+void wi_disk_forget(struct wi_disk *disk, const size_t *extents, size_t nextents)
+{
+    for (unsigned i = 0; i < disk->nslots; i++)
+        for (size_t k = 0; k < nextents; k++)
+            if (disk->slots[i].state == WI_DISK_SLOT_DIRTY && disk->slots[i].extent == extents[k])
+                disk->slots[i].state = WI_DISK_SLOT_FREE;
+}
+
 /* The slot of a chunk, or one that is free (extent SIZE_MAX), or NULL. */
 static struct wi_disk_slot *slot_find(struct wi_disk *disk, size_t extent, size_t chunk)
 {

@@ -2,13 +2,13 @@
 /* The back end for where io_uring is forbidden, as in many containers: threads that call pread and pwrite. */
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "zero/disk/disk_internal.h"
 
 struct threads_state {
@@ -76,21 +76,14 @@ static void threads_end(struct threads_state *state)
     wi_free(state);
 }
 
-/* All signals are blocked in them: handlers are the program's threads' to run, and SIGXFSZ, where a file would become too long, is
- * sent to the thread that writes and would end the process; the write then fails with EFBIG. */
 static int threads_start(struct threads_state *state, unsigned nthreads)
 {
-    sigset_t all, before;
     int err = 0;
 
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     while (state->nthreads < nthreads && !err) {
-        err = pthread_create(&state->threads[state->nthreads], NULL, worker, state);
-        if (!err)
-            state->nthreads++;
+        err = wi_thread_start(&state->threads[state->nthreads], NULL, worker, state);
+        state->nthreads += !err;
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     return state->nthreads ? 0 : err; /* fewer threads do the work, too */
 }
 

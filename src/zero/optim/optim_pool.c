@@ -3,12 +3,12 @@
  * that stream through memory far from each other get more of it than two that take turns in one place. Whoever has finished its
  * range claims units of the others', so that a thread that wakes late or was never started costs nothing but its help. */
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "zero/optim/optim_isa.h"
 #if defined(__x86_64__)
 #include <xmmintrin.h>
@@ -178,18 +178,11 @@ static void renew_in_child(struct wi_optim_pool *pool)
     init_locks(pool);
 }
 
-/* The program's signals are for its own threads. A thread that cannot be started is tried again in the next call. */
+/* A thread that cannot be started is tried again in the next call. */
 static void start_threads(struct wi_optim_pool *pool, size_t wanted)
 {
-    sigset_t all, old;
-
-    if ((size_t)pool->started >= wanted)
-        return;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    while ((size_t)pool->started < wanted && pthread_create(&pool->ids[pool->started], NULL, worker, pool) == 0)
+    while ((size_t)pool->started < wanted && wi_thread_start(&pool->ids[pool->started], NULL, worker, pool) == 0)
         pool->started++;
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
 weft_status wi_optim_pool_create(int threads, struct wi_optim_pool **pool)

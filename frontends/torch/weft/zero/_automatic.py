@@ -38,9 +38,15 @@ def _hidden_size(model: nn.Module) -> int:
 def _of_optimizer(optimizer: Any, hypers: Mapping[str, Any]) -> dict[str, float]:
     """Hyper-parameters that were passed by name, or that an optimizer of torch.optim has."""
     group = {**(optimizer.defaults if isinstance(optimizer, torch.optim.Optimizer) else {}), **hypers}
-    found = {name: float(group[name]) for name in ("lr", "eps", "weight_decay") if group.get(name) is not None}
-    if group.get("betas") is not None:
-        found["beta1"], found["beta2"] = map(float, group["betas"])
+    found = {}
+    for name, fields in (("lr", ("lr",)), ("eps", ("eps",)), ("weight_decay", ("weight_decay",)), ("betas", ("beta1", "beta2"))):
+        value = group.get(name)
+        if value is None:
+            continue
+        try:
+            found.update(zip(fields, map(float, value if name == "betas" else (value,)), strict=True))
+        except (TypeError, ValueError):
+            raise ValueError(f"weft.zero: {name} is {value!r}, not {'two numbers' if name == 'betas' else 'a number'}") from None
     return found
 
 

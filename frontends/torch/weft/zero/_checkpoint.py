@@ -66,19 +66,13 @@ def save(engine: Engine, folder: str, tag: str, client_state: Mapping[str, Any] 
 
 def write_whole(engine: Engine, state: Mapping[str, Any], path: str) -> None:
     """Rank 0 writes a file as a whole or not at all, and durably; all ranks raise if it cannot. Collective."""
-    failed = torch.zeros(1, dtype=torch.int32)
     problem: Exception | None = None
     if engine.core.comm.rank == 0:
         try:
             _replace(state, path)
-        except Exception as caught:  # the others wait for what is broadcast
+        except Exception as caught:  # the others wait
             problem = caught
-            failed[0] = 1
-    engine.core.comm.broadcast(failed)
-    if problem is not None:
-        raise problem
-    if failed[0]:
-        raise Error(f"weft.zero: rank 0 could not write {path}")
+    _everywhere(engine, f"rank 0 could not write {path}", problem)
 
 
 def _replace(state: Mapping[str, Any], path: str) -> None:

@@ -50,6 +50,7 @@ class _Configured:
 
     def __init__(self) -> None:
         self.group: ProcessGroup | None = None
+        self.told_group = False  # by configure_checkpointing
         self.told, self.section = _Settings(), _Settings()
         self.is_told = False
         self.keeper: Keeper | None = None  # None: inputs stay where they are
@@ -109,7 +110,7 @@ def configure_checkpointing(
     except Exception:
         _configured.group, _configured.told, _configured.section = before
         raise
-    _configured.is_told = True
+    _configured.is_told, _configured.told_group = True, group is not None
 
 
 def is_configured() -> bool:
@@ -119,7 +120,8 @@ def is_configured() -> bool:
 
 def same_activations(group: ProcessGroup) -> None:
     """These ranks have the same activations, where nothing else has said which have."""
-    _configured.group = _configured.group or group
+    if not _configured.told_group:
+        _configured.group = group
 
 
 def warn_of_no_group() -> None:

@@ -65,12 +65,12 @@ class Progress:
 
     def _say(self, text: str, last: bool = False) -> None:
         line = f"weft.zero: {self._what}: {text}, {time.monotonic() - self._began:.0f} s"
+        stream = sys.stderr
+        if stream is None:  # a program without a console
+            return
         try:
-            if sys.stderr.isatty():
-                sys.stderr.write("\r" + line.ljust(self._width) + ("\n" if last else ""))
-            else:
-                sys.stderr.write(line + "\n")
-            sys.stderr.flush()
+            stream.write("\r" + line.ljust(self._width) + ("\n" if last else "") if stream.isatty() else line + "\n")
+            stream.flush()
         except (OSError, ValueError):  # it is closed: that is no reason not to save
             return
         self._width = len(line)
