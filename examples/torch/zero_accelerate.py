@@ -53,8 +53,8 @@ def main():
             right = (engine(tokens).argmax(-1) == target).float().mean(-1)
             seen.append(accelerator.gather_for_metrics(right))
     accelerator.print(f"zero_accelerate: stage {args.stage}, {accelerator.num_processes} ranks, {engine.global_steps} steps, "
-                      f"loss {losses[0]:.4f} -> {losses[-1]:.4f}, {torch.cat(seen).mean():.1%} of {len(torch.cat(seen))} texts right",
-                      flush=True)
+                      f"loss {losses[0]:.4f} -> {losses[-1]:.4f}, "
+                      f"{torch.cat(seen).mean():.1%} of {len(torch.cat(seen))} texts right", flush=True)
     assert losses[-1] < 0.75 * losses[0], f"the loss did not fall: {losses}"
     assert engine.world_size == accelerator.num_processes
     engine.destroy()

@@ -38,7 +38,7 @@ def _hidden_size(model: nn.Module) -> int:
 def _of_optimizer(optimizer: Any, hypers: Mapping[str, Any]) -> dict[str, float]:
     """Hyper-parameters that were passed by name, or that an optimizer of torch.optim has."""
     group = {**(optimizer.defaults if isinstance(optimizer, torch.optim.Optimizer) else {}), **hypers}
-    found = {}
+    found: dict[str, float] = {}
     for name, fields in (("lr", ("lr",)), ("eps", ("eps",)), ("weight_decay", ("weight_decay",)), ("betas", ("beta1", "beta2"))):
         value = group.get(name)
         if value is None:
