@@ -128,7 +128,7 @@ weft_status wi_bootstrap_env(const struct wi_bootstrap_settings *s, uint64_t dea
         if (st < 0)
             wi_store_server_destroy(config.server);
     }
-    if (st == WEFT_ETIMEDOUT && *env.hint) {
+    if ((st == WEFT_ETIMEDOUT || st == WEFT_ENOTFOUND) && *env.hint) {
         char text[400];
         snprintf(text, sizeof(text), "%s", wi_fail_text());
         wi_fail(st, "%s%s", text, env.hint);

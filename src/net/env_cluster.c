@@ -117,6 +117,10 @@ weft_status wi_env_slurm(struct wi_env *env)
     }
     env->one_host = env->local_nranks == env->nranks || (nodes && !strcmp(nodes, "1"));
     wi_env_job(env, "slurm:%s.%s", job ? job : "0", step ? step : "batch");
+    if (!env->one_host)
+        env->hint =
+            "; if names of nodes do not resolve, set WEFT_STORE_ADDR to an address of rank 0's host, or start with srun "
+            "--mpi=pmix or --mpi=pmi2";
     if (!step)
         env->hint = " (SLURM_STEP_ID is not set: was the program started by srun?)";
     return slurm_host(env);

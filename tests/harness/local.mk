@@ -9,4 +9,4 @@ tests_unit_test_harness_LDADD = libharness.la $(CUNIT_LIBS) -lpthread
 
 check_scripts += tests/harness/test_driver.sh
 multi_scripts += tests/multi/test_hosts.sh
-EXTRA_DIST += tests/harness/hosts.sh tests/harness/levels.sh tests/harness/predict.sh
+EXTRA_DIST += tests/harness/hosts.sh tests/harness/slurm.sh tests/harness/levels.sh tests/harness/predict.sh
