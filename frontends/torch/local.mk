@@ -1,6 +1,6 @@
 # The PyTorch front end is built by pip (wheel_backend.py), not by make; here it is only shipped.
 zero_python = \
-	frontends/torch/weft/zero/__init__.py frontends/torch/weft/zero/_automatic.py frontends/torch/weft/zero/_calls.py \
+	frontends/torch/weft/zero/__init__.py frontends/torch/weft/zero/_automatic.py frontends/torch/weft/zero/_report.py frontends/torch/weft/zero/_calls.py \
 	frontends/torch/weft/zero/_keep.py frontends/torch/weft/zero/_spill.py \
 	frontends/torch/weft/zero/_checkpoint.py frontends/torch/weft/zero/_checkpointing.py frontends/torch/weft/zero/_comm.py \
 	frontends/torch/weft/zero/_config.py frontends/torch/weft/zero/_core.py frontends/torch/weft/zero/_engine.py \

@@ -121,7 +121,7 @@ __attribute__((destructor)) static void leave_at_exit(void)
 /* MPI is in the process, and has not initialised PMIx. */
 static int mpi_may_follow(void)
 {
-    return dlsym(RTLD_DEFAULT, "MPI_Init") && !PMIx_Initialized();
+    return (dlsym(RTLD_DEFAULT, "MPI_Init") || getenv("OMPI_COMM_WORLD_SIZE")) && !PMIx_Initialized();
 }
 
 /* ---- Joining ---- */

@@ -19,20 +19,27 @@ struct counters {
     double loss_scale;
 };
 
-static weft_status read_counters(const weft_zero *zero, struct wi_ckpt_reader *reader, struct counters *c)
+static weft_status compare_optimizers(const weft_zero *zero, struct wi_ckpt_reader *reader)
 {
-    const char *optimizer;
+    char mine[WI_ZERO_OPTIMIZERS_BYTES];
+    const char *saved;
+
+    WI_TRY(wi_ckpt_text(reader, "optimizers", &saved));
+    if (strcmp(saved, wi_zero_optimizers(zero, mine, sizeof mine)))
+        return wi_fail(
+            WEFT_EINVAL,
+            "zero: load: version \"%s\" was saved with %s, and the engine has %s; WEFT_ZERO_LOAD_WEIGHTS loads weights alone",
+            wi_ckpt_tag(reader), saved, mine);
+    return WEFT_SUCCESS;
+}
+
+static weft_status read_counters(struct wi_ckpt_reader *reader, struct counters *c)
+{
 
     WI_TRY(wi_ckpt_integer(reader, "step", &c->step));
     WI_TRY(wi_ckpt_integer(reader, "good_steps", &c->good_steps));
     WI_TRY(wi_ckpt_integer(reader, "hysteresis", &c->hysteresis));
     WI_TRY(wi_ckpt_real(reader, "loss_scale", &c->loss_scale));
-    WI_TRY(wi_ckpt_text(reader, "optimizer", &optimizer));
-    if (strcmp(optimizer, wi_optim_name(zero->config.optimizer)))
-        return wi_fail(
-            WEFT_EINVAL,
-            "zero: load: version \"%s\" was saved with %s, and the engine has %s; WEFT_ZERO_LOAD_WEIGHTS loads weights alone",
-            wi_ckpt_tag(reader), optimizer, wi_optim_name(zero->config.optimizer));
     if (c->step < 0 || !(c->loss_scale > 0 && c->loss_scale <= 1e30) || c->good_steps < 0 ||
         c->good_steps > COUNT_MOST || c->hysteresis < 0 || c->hysteresis > COUNT_MOST)
         return wi_fail(WEFT_ECONFIG, "zero: load: version \"%s\" has step %lld and loss scale %g", wi_ckpt_tag(reader),
@@ -122,9 +129,10 @@ static weft_status verify(weft_zero *zero, struct wi_ckpt_reader *reader, int nk
 {
     /* Whoever takes weights alone may leave tensors out. */
     if (nkinds > 1) {
+        WI_TRY(compare_optimizers(zero, reader));
         wi_zero_tensors_list(zero, WI_ZERO_WHOLE, nkinds, list);
         WI_TRY(wi_ckpt_compare(reader, list->pieces, list->n, wi_zero_has_experts(zero)));
-        WI_TRY(read_counters(zero, reader, c));
+        WI_TRY(read_counters(reader, c));
     } else {
         WI_TRY(wi_ckpt_integer(reader, "step", &c->step));
     }

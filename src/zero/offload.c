@@ -93,6 +93,8 @@ static weft_status check_codecs(const weft_zero_config *config)
         if (weft_codec_bytes(codec, 1, &bytes) < 0)
             return wi_fail(WEFT_EINVAL, "zero: create: %s: %s", coded[i].field, weft_thread_error());
     }
+    if (config->offload_memory_bytes && !config->offload_folder)
+        return wi_fail(WEFT_EINVAL, "zero: create: offload_memory_bytes is set, and offload_folder is not");
     if (config->offload_memory_bytes && !wi_zero_offload_exact(config))
         return wi_fail(WEFT_EINVAL,
                        "zero: create: offload_memory_bytes is set, and a codec of the file loses something: "

@@ -39,12 +39,13 @@ static int is_filed(const weft_zero *zero)
 
 static weft_status begin(weft_zero *zero, const char *folder, const char *tag, const weft_zero_save_options *given)
 {
+    char optimizers[WI_ZERO_OPTIMIZERS_BYTES];
     const struct wi_ckpt_scalar scalars[] = {
         {.name = "step", .type = WI_CKPT_INTEGER, .integer = (int64_t)zero->step},
         {.name = "good_steps", .type = WI_CKPT_INTEGER, .integer = zero->scale.good_steps},
         {.name = "hysteresis", .type = WI_CKPT_INTEGER, .integer = zero->scale.hysteresis},
         {.name = "loss_scale", .type = WI_CKPT_REAL, .real = zero->scale.value},
-        {.name = "optimizer", .type = WI_CKPT_TEXT, .text = wi_optim_name(zero->config.optimizer)},
+        {.name = "optimizers", .type = WI_CKPT_TEXT, .text = wi_zero_optimizers(zero, optimizers, sizeof optimizers)},
     };
     struct wi_ckpt_state state = {scalars, sizeof scalars / sizeof *scalars, given->client, given->client_bytes};
     int filed = is_filed(zero);
@@ -116,7 +117,7 @@ static weft_status collect(weft_zero *zero)
     if (idle == zero->nranks)
         return WEFT_SUCCESS;
     if (saving == zero->nranks)
-        return wi_fail(WEFT_EBUSY, "zero: save: the one before is under way; weft_zero_save_wait waits for it");
+        return wi_fail(WEFT_EBUSY, "zero: save: the one before is under way; weft_zero_save_wait (Python: wait_for_checkpoint) waits for it");
     if (mine != WI_CKPT_IDLE)
         st = wi_ckpt_wait(zero->saves.ckpt, NULL);
     if (st < 0) {

@@ -1,20 +1,35 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "zero/tensors.h"
 
+#include <stdio.h>
+
 #include "base/alloc.h"
 #include "base/status.h"
 
-/* Moments of an optimizer of a parameter's own have its name, so that they are not taken for another one's. Small letters. */
-static const char *kind_of(const weft_zero *zero, const struct wi_zero_flat *flat, int kind)
+/* Moments have the name of the optimizer that keeps them, so that they are not taken for another one's. Small letters. */
+static const char *kind_of(const struct wi_zero_flat *flat, int kind)
 {
-    static const char *const kinds[] = {"weight", "moment1", "moment2"};
-#define OWN(name, value, text) [name] = {text "_moment1", text "_moment2"},
-    static const char *const own[][2] = {WEFT_ZERO_OPTIMIZER_LIST(OWN)};
-#undef OWN
+#define MOMENTS(name, value, text) [name] = {text "_moment1", text "_moment2"},
+    static const char *const moments[][2] = {WEFT_ZERO_OPTIMIZER_LIST(MOMENTS)};
+#undef MOMENTS
 
-    if (!kind || !flat->trained || flat->ops->kind == zero->config.optimizer)
-        return kinds[kind];
-    return own[flat->ops->kind][kind - 1];
+    return kind ? moments[flat->ops->kind][kind - 1] : "weight";
+}
+
+const char *wi_zero_optimizers(const weft_zero *zero, char *text, size_t bytes)
+{
+    int n = 0;
+
+    snprintf(text, bytes, "none");
+#define ADD(name, value, word)                                                    \
+    for (int f = 0; f < zero->nflats; f++)                                        \
+        if (zero->flats[f].trained && zero->flats[f].ops->kind == (name)) {       \
+            n += snprintf(text + n, bytes - (size_t)n, "%s" word, n ? ", " : ""); \
+            break;                                                                \
+        }
+    WEFT_ZERO_OPTIMIZER_LIST(ADD)
+#undef ADD
+    return text;
 }
 
 static weft_status fetch(void *arg, size_t first, size_t elems, void *out)
@@ -40,7 +55,7 @@ static size_t add(weft_zero *zero, const struct wi_zero_param *param, int kind, 
         return 0;
     *piece = (struct wi_ckpt_piece){
         .name = wi_zero_saved_name(param),
-        .kind = kind_of(zero, flat, kind),
+        .kind = kind_of(flat, kind),
         .dtype = place.dtype,
         .ndims = param->ndims,
         .shape = param->shape,

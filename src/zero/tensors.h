@@ -32,6 +32,10 @@ void wi_zero_tensors_free(struct wi_zero_tensors *list);
 /* Units in the order in which they are updated, and those without gradients behind them. */
 void wi_zero_tensors_list(weft_zero *zero, enum wi_zero_save_reach reach, int nkinds, struct wi_zero_tensors *list);
 
+/* The optimizers of an engine's parameters, in the order of their numbers: "adamw, muon"; "none". text: WI_ZERO_OPTIMIZERS_BYTES. */
+enum { WI_ZERO_OPTIMIZERS_BYTES = 128 };
+const char *wi_zero_optimizers(const weft_zero *zero, char *text, size_t bytes);
+
 /* Before a save or a load: no gradients have come since the last step. */
 weft_status wi_zero_idle(const weft_zero *zero, const char *call);
 /* parts.c: with config.model, no other part of the model has the same folder. Among its ranks collective. */

@@ -3,6 +3,11 @@
 
 from __future__ import annotations
 
+import argparse
+import io
+import sys
+import warnings
+
 import ranks
 import torch
 import zero_models as zm
@@ -15,6 +20,7 @@ HALF = {"fp16": {"enabled": True, "loss_scale": 128}}
 def what_the_engine_tells(groups: ranks.Groups) -> None:
     model = zm.gpt()
     model.generate = lambda: "text"  # type: ignore[assignment]
+    model.monitor = lambda: "the model's"  # type: ignore[assignment]
     engine = zm.engine_of(model, 2, train_micro_batch_size_per_gpu=2, gradient_accumulation_steps=3, bf16={"enabled": True})
     assert engine.get_batch_info() == (6 * groups.size, 2, 3)
     assert engine.zero_optimization() and engine.zero_optimization_partition_gradients()
@@ -26,7 +32,7 @@ def what_the_engine_tells(groups: ranks.Groups) -> None:
     engine.set_lr(0.5)
     assert engine.get_lr() == [0.5] and engine.training_dataloader is None
     # What the engine has not got is the model's; what neither has is named, and so is what takes its place.
-    assert engine.generate() == "text"
+    assert engine.generate() == "text" and engine.monitor() == "the model's"
     assert not hasattr(engine, "deepspeed_io") and not hasattr(engine, "allreduce_bucket") and not hasattr(engine, "nonsense")
     fails(AttributeError, "weft.zero: the engine has no deepspeed_io: pass training_data", lambda: engine.deepspeed_io)
     fails(AttributeError, "global_steps * engine.train_batch_size()", lambda: engine.global_samples)
@@ -114,6 +120,7 @@ def backward_of_the_loss(groups: ranks.Groups) -> None:
             if scaled:
                 engine = engines[1]
                 before = zm.whole(engine)
+                engine.scale(torch.ones((), requires_grad=True))  # whoever only looks at it has not scaled the next loss
                 loss = zm.common.loss_of(engine(data[0][0]).float(), data[0][1])
                 fails(zero.Error, "not multiplied by the loss scale, 128", loss.backward)
                 engine.drop_gradients()
@@ -150,6 +157,16 @@ def gradients_of_updates_counted_by_hand(groups: ranks.Groups) -> None:
     torch.testing.assert_close(grad, torch.full((4, 4), 2.0))
     engine.step()
     torch.testing.assert_close(engine.get_global_grad_norm(), 8.0)
+    engine.destroy()
+    # One micro-batch of two that the configuration has, which is said to be the last.
+    model = nn.Sequential(nn.Linear(4, 4, bias=False))
+    engine = zm.engine_of(model, 2, gradient_accumulation_steps=2)
+    engine.set_gradient_accumulation_boundary(True)
+    engine.backward(engine(torch.ones(1, 4)).sum())
+    grad = zero.safe_get_full_grad(model[0].weight)
+    assert grad is not None
+    engine.step()
+    torch.testing.assert_close(grad.norm().item(), engine.get_global_grad_norm())
     engine.destroy()
 
 
@@ -194,6 +211,85 @@ def parts_of_checkpoints(groups: ranks.Groups) -> None:
         engine.destroy()
 
 
+def keys_that_have_effect(groups: ranks.Groups) -> None:
+    """What the table of keys says that works, beside training itself."""
+    from weft import zero
+    from weft.zero import deepspeed
+
+    said, stderr = io.StringIO(), sys.stderr
+    sys.stderr = said
+    try:
+        engine = zm.engine_of(zm.gpt(), 3, steps_per_print=2, wall_clock_breakdown=True, memory_breakdown=True, dump_state=True)
+        for batch, target in zm.text(5, groups.rank):
+            engine.backward(zm.common.loss_of(engine(batch), target))
+            engine.step()
+    finally:
+        sys.stderr = stderr
+    lines = said.getvalue().splitlines()
+    if groups.rank:
+        assert not lines, lines
+    else:
+        assert len(lines) == 3 and lines[0].startswith('weft.zero: configuration: {') and '"dump_state": true' in lines[0], lines
+        for line, number in zip(lines[1:], (2, 4), strict=True):
+            assert line.startswith(f"weft.zero: step {number}: lr {zm.HYPERS['lr']:g}, norm ") and "update " in line, line
+            assert "MiB on this rank: parameters " in line and "states " in line, line
+    data = [torch.zeros(2)] * (11 * groups.size)
+    for drop, sizes in ((True, [4, 4]), (False, [4, 4, 3])):
+        _, _, loader, _ = deepspeed.initialize(model=nn.Linear(2, 2), training_data=data, config={
+            "train_micro_batch_size_per_gpu": 4, "dataloader_drop_last": drop}, options={"state_dtype": "bf16"})  # fmt: skip
+        assert [len(batch) for batch in loader] == sizes
+    fails(ValueError, "managed_gradient_accumulation", lambda: zm.engine_of(zm.gpt(), 1, managed_gradient_accumulation=False))
+    with zm.shared_folder(groups) as folder:
+        for value in ("Ignore", "Warn", "Fail"):
+            other = zm.engine_of(zm.gpt(), 1, checkpoint={"tag_validation": value})
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                if value == "Fail":
+                    fails(zero.Error, 'ranks save different tags: rank 0 "Fail0"',
+                          lambda other=other: other.save_checkpoint(folder, f"Fail{groups.rank}"))  # fmt: skip
+                else:
+                    other.save_checkpoint(folder, f"{value}{groups.rank}")
+                    assert (folder / f"{value}0").exists() and not (folder / f"{value}1").exists()
+            assert [w for w in caught if "different tags" in str(w.message)] or value != "Warn", value
+            other.destroy()
+        zero.universal.save(engine, folder / "universal")
+        want = zm.whole(engine)
+        resumed = zm.engine_of(zm.gpt(), 1, checkpoint={"load_universal": True})
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            assert resumed.load_checkpoint(folder / "empty") == (None, None)
+        assert any("has no latest_universal" in str(w.message) for w in caught)
+        fails(ValueError, "no part of it can be left out",
+              lambda: resumed.load_checkpoint(folder / "universal", load_module_only=True))  # fmt: skip
+        path, _ = resumed.load_checkpoint(folder / "universal")
+        assert path is not None and path.startswith(str(folder / "universal")) and resumed.global_steps == 5
+        zm.same_bits(zm.whole(resumed), want)
+        resumed.destroy()
+        for state, words in (({"t": (1, 2)}, "client_state['t'] would not come back as it is"), ({3: "x"}, "client_state[3]"),
+                             ({"rng": torch.zeros(1)}, "client_state['rng']: Object of type Tensor")):  # fmt: skip
+            if groups.rank == 0:
+                fails(ValueError, words, lambda state=state: engine.save_checkpoint(folder, "state", state))
+            else:
+                fails(zero.Error, "another rank cannot save",
+                      lambda: engine.save_checkpoint(folder, "state", {"t": [1, {"u": None}]}))  # fmt: skip
+    fails(AttributeError, "in its place: torch.distributed", lambda: deepspeed.comm)
+    fails(AttributeError, "weft.zero.deepspeed has no nonsense", lambda: deepspeed.nonsense)
+    parsed = deepspeed.add_config_arguments(argparse.ArgumentParser()).parse_args(["--deepspeed", "--deepspeed_config", "f.json"])
+    assert (parsed.deepspeed, parsed.deepspeed_config) == (True, "f.json")
+    assert deepspeed.zero.Init is zero.Init and isinstance(engine, deepspeed.DeepSpeedEngine)
+    assert deepspeed.utils.safe_get_full_fp32_param(next(iter(engine.module.parameters()))).dtype == torch.float32
+    for option, value in (("offload_memory_bytes", "64M"), ("offload_memory_bytes", -1), ("threads", 1.5)):
+        fails(ValueError, f"option {option} is {value!r}, not a whole number",
+              lambda option=option, value=value: zero.initialize(zm.gpt(), options={option: value}))  # fmt: skip
+    fails(zero.Error, "offload_memory_bytes is set, and offload_folder is not",
+          lambda: zero.initialize(zm.gpt(), options={"offload_memory_bytes": 1 << 20}))  # fmt: skip
+    fails(TypeError, "fully_shard has no setting offload_foldr; there are dtype",
+          lambda: zero.fully_shard(zm.gpt(), offload_foldr="/"))  # fmt: skip
+    for wrong in (2.0 * groups.size, "4"):
+        fails(TypeError, "integer", lambda wrong=wrong: engine.set_train_batch_size(wrong))
+    engine.destroy()
+
+
 def compiled_by_the_engine(groups: ranks.Groups) -> None:
     from torch._dynamo.utils import counters
 
@@ -222,6 +318,7 @@ CASES = [
     backward_of_the_loss,
     gradients_of_updates_counted_by_hand,
     parts_of_checkpoints,
+    keys_that_have_effect,
     compiled_by_the_engine,
 ]
 

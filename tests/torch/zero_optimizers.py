@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 import shutil
 import tempfile
 import threading
@@ -110,21 +111,22 @@ def hidden_matrices_are_found(groups: ranks.Groups) -> None:
             self.gate = nn.Linear(8, 8)
             self.norm = nn.LayerNorm(8)
             self.lm_head = nn.Linear(8, 11, bias=False)
+            self.head, self.classifier = nn.Linear(8, 2, bias=False), nn.Linear(8, 3, bias=False)
             self.gate.weight.use_muon = False  # type: ignore[assignment]  as DeepSpeed's tag
 
         def forward(self, tokens: torch.Tensor) -> torch.Tensor:
             x = self.norm(self.gate(self.layer(self.wte(tokens) + self.position_embed)))
-            return self.lm_head(x)
+            return torch.cat([self.lm_head(x), self.head(x), self.classifier(x)], -1)
 
     model = Model()
-    engine = zero.initialize(model, "muon", zm.config(3), lr=0.02, adam_lr=1e-3, weight_decay=0.0)
+    engine = zero.initialize(model, "muon", zm.config(3), muon_lr=0.03, adam_lr=2e-3, weight_decay=0.0)
     ours = {True: [], False: []}  # type: dict[bool, list[str]]
     names = {p: n for n, p in model.named_parameters()}
     for group in engine.optimizer.param_groups:
         ours[group["use_muon"]] += [names[p] for p in group["params"]]
-        assert group["lr"] == (0.02 if group["use_muon"] else 1e-3) and group["weight_decay"] == 0
+        assert group["lr"] == (0.03 if group["use_muon"] else 2e-3) and group["weight_decay"] == 0
         assert ("momentum" in group, "betas" in group) == (group["use_muon"], not group["use_muon"])
-    assert ours[True] == ["layer.weight"] and len(ours[False]) == 8, ours
+    assert ours[True] == ["layer.weight"] and len(ours[False]) == 10, ours
     engine.backward(engine(torch.arange(4)).square().sum())
     engine.step()
     assert zero.safe_get_full_optimizer_state(model.layer.weight, "momentum_buffer").norm() > 0
@@ -169,13 +171,16 @@ def configured_and_saved(groups: ranks.Groups) -> None:
             zm.same_bits(values, loaded["state"][place])
         train(other, data[3:])
         zm.same_bits(other.full_state_dict(every_rank=True), whole)
+        for group in other.optimizer.param_groups:
+            group["lr"] = 1.0
         other.optimizer.load_state_dict(state)
+        assert [group["lr"] for group in other.optimizer.param_groups] == [0.02, 3e-3]
         zm.same_bits(other.optimizer.state_dict()["state"][0], state["state"][0])
         other.destroy()
     zm.same_bits(states[0], states[1])
     # Moments of another optimizer are not taken for these.
     plain = zm.engine_of(zm.gpt(), 1)
-    fails(zero.Error, "moment", lambda: plain.load_checkpoint(folder, "1"))
+    fails(zero.Error, "was saved with adamw, muon, and the engine has adamw", lambda: plain.load_checkpoint(folder, "1"))
     plain.destroy()
     dist.barrier(group=groups.gloo)
     if groups.rank == 0:
@@ -208,6 +213,7 @@ def python_is_sgd(groups: ranks.Groups) -> None:
     from weft import zero
 
     threads, steps, several = set(), set(), threading.Event()
+    seen, lock = {}, threading.Lock()  # type: dict[str, set[int]], threading.Lock
 
     def sgd(piece: zero.Piece) -> None:
         threads.add(threading.get_ident())
@@ -220,6 +226,8 @@ def python_is_sgd(groups: ranks.Groups) -> None:
         group, weight = piece.group, piece.weight.double()
         grad = piece.grad.double() + group["weight_decay"] * weight
         moment = grad if piece.step == 1 else piece.moments[0].double() * group["friction"] + grad
+        with lock:
+            seen.setdefault(piece.name, set()).update(range(piece.first, piece.first + piece.weight.numel()))
         piece.moments[0].copy_(moment)
         piece.weight.copy_(weight - group["lr"] * moment)
 
@@ -234,7 +242,10 @@ def python_is_sgd(groups: ranks.Groups) -> None:
         model = zm.gpt(dim=128)
         engine = zero.initialize(model, zero.Callback(sgd, 1, friction=0.5), zm.config(stage), options=options, **hypers)
         assert engine.optimizer.param_groups[0]["friction"] == 0.5
+        seen.clear()
         train(engine, data)
+        if stage == 0:  # where every rank updates all
+            assert seen == {name: set(range(p.numel())) for name, p in zm.gpt(dim=128).named_parameters()}
         zm.same_bits(engine.full_state_dict(every_rank=True), expected)
         assert zero.safe_get_full_optimizer_state(next(model.parameters()), "moment1").norm() > 0
         assert len(engine.optimizer.state_dict()["state"][0]) == 2
@@ -281,6 +292,64 @@ def several_of_torchs(groups: ranks.Groups) -> None:
     engine.destroy()
 
 
+def momentum_of_torchs(groups: ranks.Groups) -> None:
+    """torch's SGD counts no steps: its momentum is taken all the same, from a state_dict and from a version of DCP."""
+    from torch.distributed import checkpoint
+    from torch.distributed.checkpoint.state_dict import get_state_dict
+    from weft import zero
+
+    data = zm.text(6, groups.rank)
+    model = DistributedDataParallel(zm.gpt())
+    theirs = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+    def steps(batches: Any) -> None:
+        for batch, target in batches:
+            zm.common.loss_of(model(batch), target).backward()
+            theirs.step()
+            theirs.zero_grad()
+
+    steps(data[:3])
+    state, start = copy.deepcopy(theirs.state_dict()), {name: value.clone() for name, value in model.module.state_dict().items()}
+    with zm.shared_folder(groups) as folder:
+        weights, moments = get_state_dict(model, theirs)
+        checkpoint.save({"model": weights, "optim": moments}, checkpoint_id=folder / "dcp", process_group=groups.gloo)
+        steps(data[3:])
+        for way in ("state", "dcp"):
+            sharded = zm.gpt()
+            sharded.load_state_dict(start)
+            engine = zero.initialize(sharded, "sgd", zm.config(3), lr=0.1, momentum=0.9)
+            if way == "state":
+                engine.optimizer.load_state_dict(state)
+            else:
+                zero.dcp.load(engine, folder / "dcp")
+            train(engine, data[3:])
+            zm.near(engine.full_state_dict(every_rank=True), dict(model.module.state_dict()))
+            engine.destroy()
+
+
+def arranged_otherwise(groups: ranks.Groups) -> None:
+    """A version does not know which of several optimizers was named first."""
+    from weft import zero
+
+    data = zm.text(4, groups.rank)
+    with zm.shared_folder(groups) as folder:
+        found = []
+        for order in (1, -1):
+            model = zm.gpt()
+            hidden, rest = split(model)
+            both = [torch.optim.SGD(hidden, lr=0.1, momentum=0.9), torch.optim.AdamW(rest, **ADAMW)][::order]
+            engine = zero.initialize(model, both, zm.config(2))
+            if order == 1:
+                train(engine, data[:2])
+                engine.save_checkpoint(folder, "a")
+            else:
+                engine.load_checkpoint(folder, "a")
+            train(engine, data[2:])
+            found.append(engine.full_state_dict(every_rank=True))
+            engine.destroy()
+        zm.same_bits(*found)
+
+
 def wrong_use(groups: ranks.Groups) -> None:
     from weft import zero
 
@@ -294,6 +363,16 @@ def wrong_use(groups: ranks.Groups) -> None:
     fails(ValueError, "adjust_lr_fn='match_rms_adamw' is not possible with a sharded muon",
           lambda: zero.initialize(model, torch.optim.Muon([model.weight], adjust_lr_fn="match_rms_adamw")))  # fmt: skip
     fails(ValueError, "there is no optimizer 'callback'", lambda: zero.initialize(model, "callback"))
+    fails(ValueError, "there is no optimizer 'CALLBACK'", lambda: zero.initialize(model, "CALLBACK"))
+    for name, value in (("momentum", None), ("eps", (1, 2)), ("nesterov", "yes")):
+        fails(ValueError, f"{name} is {value!r}, not a number",
+              lambda name=name, value=value: zero.initialize(model, zero.Callback(print, **{name: value})))  # fmt: skip
+    fails(ValueError, "betas is 0.9, not two numbers", lambda: zero.initialize(model, zero.Callback(print, betas=0.9)))
+    fails(ValueError, "muon has no parameter adamlr; it has muon_lr, adam_lr, lr", lambda: zero.initialize(model, "muon", adamlr=1))
+    made = torch.optim.AdamW(model.parameters())
+    made.state[model.weight]["step"] = torch.ones(1)
+    fails(ValueError, "has made steps already", lambda: zero.initialize(model, made))
+    fails(ValueError, "eps of a sharded Muon", lambda: zero.initialize(model, torch.optim.Muon([model.weight], eps=1e-6)))
     fails(ValueError, "a parameter is in two of the optimizers", lambda: zero.initialize(
         model, [torch.optim.SGD(model.parameters()), torch.optim.AdamW(model.parameters())]))  # fmt: skip
     fails(ValueError, "muon has no parameter speed", lambda: zero.initialize(model, "muon", speed=1))
@@ -307,6 +386,8 @@ CASES = [
     python_is_sgd,
     python_that_fails_is_told,
     several_of_torchs,
+    momentum_of_torchs,
+    arranged_otherwise,
     wrong_use,
 ]
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import re
 from collections.abc import Mapping
@@ -25,7 +26,7 @@ _REFUSED = (
     (r"(allreduce_(and|bucket|no)|sparse_all|buffered_all|all_gather_scalar).*", "the engine reduces gradients as they come"),
     (r"clip_fp32_gradients", "gradient_clipping in the configuration, by the norm over all ranks"),
     (r"global_samples", "engine.global_steps * engine.train_batch_size()"),
-    (r"(get_)?wall_clock_.*|timers|tput_timer|engine_timers|(print_)?(forward|memory)_breakdown", "engine.stats() has nanoseconds "
+    (r"(get_)?wall_clock_timers|timers|tput_timer|engine_timers|(print_)?forward_breakdown", "engine.stats() has nanoseconds "
      "by cause"),
     (r"flops_profiler.*", "torch.profiler and torch.utils.flop_counter count operations"),
     (r"monitor|autotuning_.*|compression_.*|eigenvalue.*|progressive_layer_drop|pld_.*", "weft.zero has no such part"),
@@ -33,6 +34,11 @@ _REFUSED = (
     (r"register_compile_pass|.*deepcompile.*|get_auto[st]p_backend", "engine.compile() has torch.compile as it is"),
     (r"load_moe_state_dict|has_moe_layers", "experts are parameters of a group of ranks of their own in weft_zero.h; this face has "
      "none"),
+    (r"steps_per_print|(wall_clock|memory)_breakdown|dump_state", "the configuration has it, and its lines are printed"),
+    (r"data_parallel_group|(get_)?data_parallel_world_size|communication_data_type", "engine.world_size, engine.global_rank, and the "
+     "group= of weft.zero.initialize"),
+    (r"client_(lr_scheduler|optimizer)", "engine.lr_scheduler, engine.optimizer"),
+    (r"zero_(use_cpu_optimizer|cpu_offload|offload_(optimizer|param))", "the configuration has it"),
     (r"checkpoint_engine", "engine.save_checkpoint(wait=False) writes while training goes on"),
 )  # fmt: skip
 
@@ -52,16 +58,16 @@ class EngineCalls(nn.Module):
         try:
             return super().__getattr__(name)
         except AttributeError:
-            for names, instead in _REFUSED:
-                if re.fullmatch(names, name):
-                    raise AttributeError(f"weft.zero: the engine has no {name}: {instead}") from None
             module = self.__dict__.get("_modules", {}).get("module")
             if module is None:
                 raise
-            try:
-                return getattr(module, name)
-            except AttributeError:
-                raise AttributeError(f"weft.zero: neither the engine nor the model has {name}") from None
+        try:
+            return getattr(module, name)
+        except AttributeError:
+            for names, instead in _REFUSED:
+                if re.fullmatch(names, name):
+                    raise AttributeError(f"weft.zero: the engine has no {name}: {instead}") from None
+            raise AttributeError(f"weft.zero: neither the engine nor the model has {name}") from None
 
     # ---- Batches ----
 
@@ -88,6 +94,7 @@ class EngineCalls(nn.Module):
             ValueError: it is no multiple of what the ranks have in one micro-batch, or the configuration does not say that.
             Error: gradients of the next update have come.
         """
+        train_batch_size = operator.index(train_batch_size)
         micro = self.settings.micro_batch_size
         if micro is None:
             raise ValueError("weft.zero: set_train_batch_size: the configuration has no train_micro_batch_size_per_gpu")
@@ -101,6 +108,7 @@ class EngineCalls(nn.Module):
 
     def set_train_micro_batch_size(self, micro_batch_size: int) -> None:
         """Say that micro-batches have another size; their number stays. Gradients are means over samples of a micro-batch."""
+        micro_batch_size = operator.index(micro_batch_size)
         if micro_batch_size <= 0:
             raise ValueError(f"weft.zero: set_train_micro_batch_size: {micro_batch_size} samples")
         self.settings.micro_batch_size = micro_batch_size
@@ -174,9 +182,17 @@ class EngineCalls(nn.Module):
 
     def scale(self, loss: torch.Tensor) -> torch.Tensor:
         """The loss times the loss scale, for a program that calls backward() of it instead of engine.backward(loss)."""
-        scale = self.core.loss_scale()
-        self.core.scaled = True
-        return loss.float() * scale if scale != 1 else loss
+        core, scale = self.core, self.core.loss_scale()
+        if scale == 1:
+            return loss
+        scaled = loss.float() * scale
+
+        def used(_: torch.Tensor) -> None:
+            core.scaled = True
+
+        if scaled.requires_grad:
+            scaled.register_hook(used)  # type: ignore[no-untyped-call]  # a loss that was scaled and not used says nothing of another one
+        return scaled
 
     def allreduce_gradients(self, bucket_size: int = 0) -> None:
         """Nothing: gradients are reduced as they come."""

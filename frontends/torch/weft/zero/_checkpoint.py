@@ -7,7 +7,8 @@ import contextlib
 import ctypes
 import json
 import os
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,12 +23,39 @@ if TYPE_CHECKING:
 
 _NEVER = 2**64 - 1  # WEFT_TIMEOUT_NEVER
 _LOAD_OLDER, _LOAD_WEIGHTS = 1, 2
+_TAG_MOST = 255
+_NAMES = "names"  # of a group's parameters
 _COUNTERS = ("micro_steps", "global_steps", "skipped_steps")
 
 
+def _names(engine: Engine, group: Mapping[str, Any]) -> list[str]:
+    core = engine.core
+    return sorted(core.params[core.numbers[tensor]].name for tensor in group["params"])
+
+
+def _take_groups(engine: Engine, saved: Sequence[Mapping[str, Any]], path: str) -> None:
+    """Hyper-parameters of groups of the same parameters, in whatever order they were."""
+    by_names = {tuple(theirs.get(_NAMES, ())): theirs for theirs in saved}
+    for number, mine in enumerate(engine.optimizer.param_groups):
+        theirs = by_names.get(tuple(_names(engine, mine)))
+        if theirs is None:
+            warnings.warn(f"weft.zero: {path} has no group of the parameters of group {number}: that keeps its hyper-parameters",
+                          stacklevel=4)  # fmt: skip
+            continue
+        mine.update({k: tuple(v) if isinstance(v, list) else v for k, v in theirs.items() if k != _NAMES})
+
+
 def _client_bytes(engine: Engine, client_state: Mapping[str, Any] | None) -> bytes:
+    for key, value in (client_state or {}).items():
+        try:
+            same = isinstance(key, str) and json.loads(json.dumps(value)) == value
+        except (TypeError, ValueError) as problem:
+            raise ValueError(f"weft.zero: save_checkpoint: client_state[{key!r}]: {problem}") from None
+        if not same:
+            raise ValueError(f"weft.zero: save_checkpoint: client_state[{key!r}] would not come back as it is: it is kept as JSON, "
+                             "which has lists and no tuples, and names that are strings")  # fmt: skip
     scheduler = engine.lr_scheduler
-    groups = [{k: v for k, v in g.items() if k != "params"} for g in engine.optimizer.param_groups]
+    groups = [{**{k: v for k, v in g.items() if k != "params"}, _NAMES: _names(engine, g)} for g in engine.optimizer.param_groups]
     state = {
         "client": dict(client_state) if client_state is not None else None,
         "counters": {name: getattr(engine, name) for name in _COUNTERS},
@@ -37,7 +65,7 @@ def _client_bytes(engine: Engine, client_state: Mapping[str, Any] | None) -> byt
     try:
         return json.dumps(state).encode()
     except TypeError as problem:
-        raise ValueError(f"weft.zero: save_checkpoint: client_state or the scheduler's state: {problem}") from None
+        raise ValueError(f"weft.zero: save_checkpoint: hyper-parameters or the scheduler's state: {problem}") from None
 
 
 def _everywhere(engine: Engine, what: str, problem: Exception | None) -> None:
@@ -47,6 +75,25 @@ def _everywhere(engine: Engine, what: str, problem: Exception | None) -> None:
         raise problem
     if failed:
         raise Error(f"weft.zero: {what}")
+
+
+def agreed_tag(engine: Engine, tag: str) -> str:
+    """The tag of rank 0, as checkpoint.tag_validation says: without a word, with a warning, or not if others differ. Collective."""
+    comm = engine.core.comm
+    mine = tag.encode()
+    if len(mine) > _TAG_MOST or not mine:
+        return tag  # the library says what is wrong with it
+    told = torch.zeros(_TAG_MOST + 1, dtype=torch.uint8)
+    told[: len(mine)] = torch.frombuffer(bytearray(mine), dtype=torch.uint8)
+    comm.broadcast(told)
+    first = bytes(told.tolist()).rstrip(b"\0").decode()
+    if not comm.any(first != tag):
+        return tag
+    if engine.settings.tag_validation == "fail":
+        raise Error(f'weft.zero: save_checkpoint: ranks save different tags: rank 0 "{first}", rank {comm.rank} "{tag}"')
+    if engine.settings.tag_validation == "warn":
+        warnings.warn(f'weft.zero: save_checkpoint: ranks save different tags; all save rank 0\'s, "{first}"', stacklevel=3)
+    return first
 
 
 def save(engine: Engine, folder: str, tag: str, client_state: Mapping[str, Any] | None, keep: int) -> None:
@@ -111,6 +158,17 @@ class Parts:
     counters: bool = True
 
 
+def load_universal(engine: Engine, folder: str, tag: str | None) -> tuple[str | None, dict[str, Any] | None]:
+    """As the configuration has checkpoint.load_universal: the newest version that folder/latest_universal names."""
+    from . import universal
+
+    there = tag is not None or os.path.exists(os.path.join(folder, "latest_universal"))
+    if not engine.core.comm.any(there):
+        warnings.warn(f"weft.zero: load_checkpoint: {folder} has no latest_universal: there is nothing to load", stacklevel=3)
+        return None, None
+    return os.path.join(folder, universal.load(engine, folder, tag)), None
+
+
 def load(engine: Engine, folder: str, tag: str | None, take: Parts, progress: bool) -> tuple[str | None, dict[str, Any] | None]:
     """Load, and put what Python knows back to its places."""
     core = engine.core
@@ -129,8 +187,7 @@ def load(engine: Engine, folder: str, tag: str | None, take: Parts, progress: bo
     state = json.loads(ctypes.string_at(info.client, info.client_bytes)) if info.client_bytes else {}
     if take.optimizer:
         core.steps = int(info.step)
-        for mine, theirs in zip(engine.optimizer.param_groups, state.get("groups", []), strict=False):
-            mine.update({k: tuple(v) if isinstance(v, list) else v for k, v in theirs.items()})
+        _take_groups(engine, state.get("groups", []), path)
     for name in _COUNTERS if take.counters else ():
         setattr(engine, name, state.get("counters", {}).get(name, 0))
     if take.scheduler and state.get("scheduler") is not None and hasattr(engine.lr_scheduler, "load_state_dict"):

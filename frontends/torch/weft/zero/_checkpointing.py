@@ -361,6 +361,7 @@ class Checkpoints:
             del block._weft_zero_chain
         self.blocks.clear()
         self._classes.clear()
+        self._keeper = Keeper()  # a file goes with the last tensor in it
 
 
 _made: dict[type[nn.Module], type[nn.Module]] = {}

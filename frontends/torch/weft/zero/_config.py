@@ -72,6 +72,11 @@ class Settings:
     scheduler: str | None = None
     scheduler_params: dict[str, Any] = field(default_factory=dict)
     checkpointing: dict[str, Any] | None = None
+    drop_last: bool = True  # by the loader that is made of training_data
+    load_universal: bool = False
+    tag_validation: str = "warn"
+    report: dict[str, Any] = field(default_factory=dict)  # what of the configuration is about lines that are printed
+    text: dict[str, Any] = field(default_factory=dict)  # the configuration
 
     def library_config(self, optimizer: int) -> _library.Config:
         """As weft_zero_create takes it."""
@@ -89,7 +94,7 @@ class Settings:
 #: Settings that are fields of weft_zero_config, by their names there.
 _ELEMS = {"prefetch": "prefetch_elems", "persistent": "persistent_elems", "live": "live_elems", "reuse": "reuse_elems"}
 _OWN = {"dtype", "auto_cast", "micro_batch_size", "batch_size", "reduce_every", "state_dtype", "optimizer", "optimizer_params",
-        "scheduler", "scheduler_params", "checkpointing"}  # fmt: skip
+        "scheduler", "scheduler_params", "checkpointing", "drop_last", "load_universal", "tag_validation", "report", "text"}  # fmt: skip
 _FIELDS = {f.name: _ELEMS.get(f.name, f.name) for f in fields(Settings) if f.name not in _OWN}
 
 
@@ -146,6 +151,12 @@ def _settings(engine: _library.Config, hyper: _library.Hyper, text: dict[str, An
     scheduler = text.get("scheduler") or {}
     made.scheduler, made.scheduler_params = scheduler.get("type"), dict(scheduler.get("params") or {})
     made.checkpointing = text.get("activation_checkpointing")
+    made.drop_last = bool(text.get("dataloader_drop_last"))
+    saves = text.get("checkpoint") or {}
+    made.load_universal = bool(saves.get("load_universal"))
+    made.tag_validation = str(saves.get("tag_validation") or "warn").lower()
+    made.report = {name: text.get(name) for name in ("steps_per_print", "wall_clock_breakdown", "memory_breakdown", "dump_state")}
+    made.text = text
     return made
 
 
@@ -167,6 +178,10 @@ def settings_of(
     unknown = sorted(set(options or {}) - set(OPTIONS))
     if unknown:
         raise TypeError(f"weft.zero: there is no option {unknown[0]}; there are {', '.join(OPTIONS)}")
+    for option, value in (options or {}).items():
+        wanted = type(getattr(Settings, option))
+        if wanted is int and (isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63) and option != "shard_ranks":
+            raise ValueError(f"weft.zero: option {option} is {value!r}, not a whole number from 0 on")
     if config is None:
         return Settings(**(options or {}))
     text, name = _text_of(config)

@@ -21,6 +21,7 @@ from ._core import Core
 from ._groups import Given, describe
 from ._library import Error
 from ._optimizer import ShardedOptimizer
+from ._report import Report
 from ._passes import replace_tensors
 from ._state import full_state_dict
 from ._units import Block
@@ -58,6 +59,7 @@ class Engine(EngineCalls):
         self._saving = "nothing"
         self._boundary: bool | None = None
         self._syncing = True
+        self._report = Report(self.settings.report, self.settings.text)
         core.scaled = False
         # The core does not keep the engine, which keeps it.
         this = weakref.ref(self)
@@ -110,6 +112,7 @@ class Engine(EngineCalls):
             self.skipped_steps += self.optimizer.skipped
             if self.lr_scheduler is not None and not self.optimizer.skipped:
                 self.lr_scheduler.step()
+            self._report.stepped(self)
         else:
             self.core.turns += 1
         self.micro_steps += 1
@@ -203,11 +206,13 @@ class Engine(EngineCalls):
         Raises:
             Error: it failed; or the one before did, for which nobody has waited: this one has not begun then.
         """
-        if not save_latest or exclude_frozen_parameters:
-            what = "exclude_frozen_parameters=True" if exclude_frozen_parameters else "save_latest=False"
-            raise ValueError(f"weft.zero: save_checkpoint: {what} is not possible: a version has all parameters, and the newest "
-                             "complete one is the latest; save_16bit_model can leave frozen parameters out")  # fmt: skip
-        tag = tag or f"global_step{self.global_steps}"
+        if exclude_frozen_parameters:
+            raise ValueError("weft.zero: save_checkpoint: exclude_frozen_parameters=True is not possible: a version has all "
+                             "parameters; save_16bit_model can leave frozen ones out")  # fmt: skip
+        if not save_latest:
+            raise ValueError("weft.zero: save_checkpoint: save_latest=False is not possible: the newest complete version is found "
+                             "without a file that names it; load_checkpoint(folder, tag) takes another one")  # fmt: skip
+        tag = _checkpoint.agreed_tag(self, tag or f"global_step{self.global_steps}")
         self._saving = os.path.join(save_dir, tag)
         _checkpoint.save(self, os.fspath(save_dir), tag, client_state, keep)
         if wait:
@@ -249,6 +254,11 @@ class Engine(EngineCalls):
             what = "load_module_strict=False" if not load_module_strict else "custom_load_fn"
             raise ValueError(f"weft.zero: load_checkpoint: {what} is not possible: a version has the parameters of one model; "
                              "weft.zero.load_full_state_dict(model, state, strict=False) takes some of them")  # fmt: skip
+        if self.settings.load_universal:
+            if load_module_only or not (load_optimizer_states and load_lr_scheduler_states):
+                raise ValueError("weft.zero: load_checkpoint: checkpoint.load_universal takes all of a universal checkpoint: no part "
+                                 "of it can be left out")  # fmt: skip
+            return _checkpoint.load_universal(self, os.fspath(load_dir), tag)
         take = _checkpoint.Parts(
             optimizer=load_optimizer_states and not load_module_only,
             scheduler=load_lr_scheduler_states and not load_module_only,
@@ -334,4 +344,6 @@ def initialize(
         from ._checkpointing import configure
 
         configure(settings.checkpointing)
-    return Engine(core, made, lr_scheduler)
+    engine = Engine(core, made, lr_scheduler)
+    engine._report.begun(engine)
+    return engine

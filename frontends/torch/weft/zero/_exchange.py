@@ -74,8 +74,9 @@ class Trained:
             for name, value in saved_hypers(kind, theirs).items():
                 mine[name] = value.item() if isinstance(value, torch.Tensor) else tuple(value) if isinstance(value, list) else value
 
-    def take_steps(self, steps: Iterable[float], where: str) -> None:
-        """So many steps have been made for each parameter.
+    def take_steps(self, steps: Iterable[float], where: str, moments: bool) -> None:
+        """So many steps have been made for each parameter. moments: some are there; SGD of torch's counts no steps, and has made one
+        then.
 
         Raises:
             ValueError: their numbers differ.
@@ -84,7 +85,7 @@ class Trained:
         if len(seen) > 1:
             raise ValueError(f"weft.zero: {where}: parameters have made {min(seen)} to {max(seen)} steps; here all have made as "
                              "many")  # fmt: skip
-        self.core.set_steps(seen.pop() if seen else 0)
+        self.core.set_steps(seen.pop() if seen else int(moments))
         if not isinstance(self.engine, ShardedOptimizer):
             self.engine.global_steps = self.core.steps
             self.engine.micro_steps = self.core.steps * self.core.settings.micro_batches

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from ._comm import world_size
-from ._config import Settings
+from ._config import OPTIONS, Settings, settings_of
 from ._core import Core
 from ._groups import Given, describe
 from ._optimizer import ShardedOptimizer
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 #: Modules that fully_shard was applied to, and what was said of them.
 _marked: MutableMapping[nn.Module, dict[str, Any]] = weakref.WeakKeyDictionary()
+
+
+#: What may be said of a model.
+SETTINGS = ("dtype", "overlap", "prefetch", "persistent", "live", "reuse", "secondary_ranks", *OPTIONS)
 
 
 def fully_shard(module: nn.Module, stage: int = 3, **settings: Any) -> nn.Module:
@@ -37,7 +41,8 @@ def fully_shard(module: nn.Module, stage: int = 3, **settings: Any) -> nn.Module
         module: applied to from the inside to the outside.
         stage: 1 shards the optimizer's state, 2 gradients too, 3 also parameters.
         settings: for the model as a whole: dtype=torch.bfloat16, overlap=False, prefetch=…, persistent=…, reuse=…, live=…
-            (elements), grad_fp32=True, threads=…, gather_codec="int8:block=256", reduce_codec=…
+            (elements), and the options of weft.zero.initialize: grad_fp32=True, threads=…, gather_codec="int8:block=256",
+            reduce_codec=…, state_dtype="bf16", offload_folder=…, offload_memory_bytes=…
 
     Returns:
         The module.
@@ -48,7 +53,10 @@ def fully_shard(module: nn.Module, stage: int = 3, **settings: Any) -> nn.Module
     """
     if stage not in (0, 1, 2, 3):
         raise ValueError(f"weft.zero: stage is {stage!r}, not 0, 1, 2 or 3")
-    Settings(stage=stage, **settings)
+    unknown = sorted(set(settings) - set(SETTINGS))
+    if unknown:
+        raise TypeError(f"weft.zero: fully_shard has no setting {unknown[0]}; there are {', '.join(SETTINGS)}")
+    settings_of(None, 1, {name: value for name, value in settings.items() if name in OPTIONS})
     _marked[module] = {"stage": stage, **settings}
     return module
 
@@ -91,6 +99,14 @@ class Optimizer(ShardedOptimizer):
         self._more = False
         this = weakref.ref(self)
         core.more = lambda: (optimizer := this()) is not None and optimizer._more
+
+    def stats(self) -> dict[str, int]:
+        """Bytes by class and nanoseconds by cause on this rank: weft_zero_stats of weft/weft_zero.h."""
+        return self.core.stats()
+
+    def offload_memory(self, limit: int) -> None:
+        """How many bytes of states that have a place in a file may be in memory instead: another offload_memory_bytes."""
+        self.core.lib.call("weft_zero_offload_memory", self.core.handle, limit)
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:

@@ -96,7 +96,7 @@ def _check_hypers(kind: str, group: Mapping[str, Any], others: Iterable[str] = (
         elif name in DEFAULTS[kind]:
             found[name] = value
         elif name in _FIXED:
-            if value not in _FIXED[name]:
+            if (tuple(value) if isinstance(value, list) else value) not in _FIXED[name]:
                 raise ValueError(f"weft.zero: {name}={value!r} is not possible with a sharded {kind}")
         elif name not in _WITHOUT_MEANING and name not in others:
             raise ValueError(f"weft.zero: {kind} has no parameter {name}; it has {', '.join(DEFAULTS[kind])}")
@@ -135,6 +135,10 @@ def _muon_groups(parameters: Iterable[Any], hypers: Mapping[str, Any], model: nn
     """Each group becomes one of matrices and one of the rest, as with DeepSpeed, unless it says use_muon."""
     hidden = hidden_matrices(model) if model is not None else set()
     shared = {name: value for name, value in hypers.items() if name not in ("muon_lr", "adam_lr")}
+    known = {"muon_lr", "adam_lr", *DEFAULTS["muon"], *DEFAULTS["adamw"], *_FIXED, *_WITHOUT_MEANING}
+    if unknown := sorted(set(hypers) - known):
+        has = dict.fromkeys(["muon_lr", "adam_lr", *DEFAULTS["muon"], *DEFAULTS["adamw"]])
+        raise ValueError(f"weft.zero: muon has no parameter {unknown[0]}; it has {', '.join(has)}")
     halves = []
     for muon, kind, rate in ((True, "muon", "muon_lr"), (False, "adamw", "adam_lr")):
         other = DEFAULTS["adamw" if muon else "muon"]
@@ -197,29 +201,38 @@ def describe(
         return _muon_groups(parameters, hypers, model)
     if isinstance(optimizer, str | Callback):
         kind = optimizer.lower() if isinstance(optimizer, str) else "callback"
-        if kind not in DEFAULTS or optimizer == "callback":
+        if kind not in DEFAULTS or (isinstance(optimizer, str) and kind == "callback"):
             names = ", ".join(name for name in DEFAULTS if name != "callback")
             raise ValueError(f"weft.zero: there is no optimizer {optimizer!r}; there are {names}")
         own = optimizer if isinstance(optimizer, Callback) else None
         defaults = {**DEFAULTS[kind], **(own.hypers if own else {}), **_check_hypers(kind, hypers)}
         groups = [{"params": g["params"], **defaults, **_check_hypers(kind, g)} for g in _groups_of(parameters)]
+        for group in groups:
+            hyper_of(group)
         return Described(kind, groups, [kind] * len(groups), own)
     if isinstance(optimizer, torch.optim.Optimizer):
         return _of_instances([optimizer])
-    if isinstance(optimizer, list | tuple):
-        return _of_instances(optimizer)
-    made = optimizer(_groups_of(parameters))  # type: ignore[operator]
+    if isinstance(optimizer, Iterable):
+        return _of_instances(list(optimizer))
+    made = optimizer(_groups_of(parameters))
     return _of_instances(made if isinstance(made, list | tuple) else [made])
 
 
 def hyper_of(group: Mapping[str, Any]) -> Hyper:
     """A group of torch's as weft_zero_step takes it."""
+    hyper = Hyper(bytes=ctypes.sizeof(Hyper), max_coeff=10.0, min_coeff=0.01)
     betas = group.get("betas", (0.9, 0.999))
-    hyper = Hyper(bytes=ctypes.sizeof(Hyper), beta1=betas[0], beta2=betas[1], max_coeff=10.0, min_coeff=0.01)
-    for field in Hyper._fields_:
-        name = field[0]
-        if name in group:
+    try:
+        hyper.beta1, hyper.beta2 = map(float, betas)
+    except (TypeError, ValueError):
+        raise ValueError(f"weft.zero: betas is {betas!r}, not two numbers") from None
+    for name, *_ in Hyper._fields_[1:]:
+        if name not in group:
+            continue
+        try:
             setattr(hyper, name, int(group[name]) if name in ("nesterov", "maximize") else float(group[name]))
+        except (TypeError, ValueError):
+            raise ValueError(f"weft.zero: {name} is {group[name]!r}, not a number") from None
     return hyper
 
 

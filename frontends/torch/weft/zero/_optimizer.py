@@ -108,7 +108,8 @@ class ShardedOptimizer(torch.optim.Optimizer):
                     shapes = f"{tuple(values.shape)}, not {tuple(known.tensor.shape)}"
                     raise ValueError(f"weft.zero: {name} of \"{known.name}\" has shape {shapes}")
                 found.append((number, what, values))
-        self.core.set_steps(steps.pop() if steps else 0)
+        # SGD of torch's counts no steps: whoever has momentum has made one.
+        self.core.set_steps(steps.pop() if steps else int(any(len(saved.get(place, {})) for place in places)))
         for number, what, values in found:
             self.core.set_values(number, what, values)
         for kind, mine, theirs in zip(self.core.kinds, self.param_groups, groups, strict=True):

@@ -166,7 +166,8 @@ def safe_get_full_grad(parameter: torch.Tensor) -> torch.Tensor | None:
             return None
         raise
     # As the step divides; of a step that has not had all its micro-batches, as it will.
-    divisor = core.settings.divisor or core.comm.size * max(core.settings.micro_batches, core.micro_batches)
+    several = max(core.settings.micro_batches, core.micro_batches) if core.more() else core.micro_batches
+    divisor = core.settings.divisor or core.comm.size * several
     return total / (divisor * core.loss_scale())
 
 

@@ -207,7 +207,7 @@ def load(
         steps = [key for key in entries if key.startswith(f"{optimizer_key}.state.") and key.endswith(".step")]
         told = tell(comm, lambda: [float(opened[0].read(key)) for key in steps], where)
         groups = tell(comm, lambda: _groups_in(opened[0], str(optimizer_key), members), where)
-        it.take_steps(told, where)
+        it.take_steps(told, where, bool(wanted))
         it.take_groups(groups)
     for name in weights:
         if name in it.names or name in it.buffers:

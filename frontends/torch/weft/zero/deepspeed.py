@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -17,6 +18,7 @@ from . import _checkpointing, _state
 from ._checkpointing import checkpoint as _checkpoint
 from ._engine import Engine
 from ._engine import initialize as _initialize
+from ._init import Init
 from ._optimizer import ShardedOptimizer
 
 
@@ -75,6 +77,7 @@ class zero:  # noqa: N801  DeepSpeed's name
     """deepspeed.zero."""
 
     GatheredParameters = _state.GatheredParameters
+    Init = Init
     register_external_parameter = staticmethod(_state.register_external_parameter)
 
 
@@ -110,12 +113,13 @@ def initialize(
         mpu: has get_data_parallel_group(), whose ranks the engine is of; perhaps what checkpointing.configure looks for.
         collate_fn: the loader's.
         config: see there.
-        others: config_params, an older name of config; auto, see weft.zero.initialize; dist_init_required has no effect.
+        others: config_params, an older name of config; auto, options and units, see weft.zero.initialize;
+            dist_init_required has no effect.
 
     Returns:
         The engine, its optimizer, the loader of training_data or None, the scheduler or None.
     """
-    unknown = sorted(set(others) - {"config_params", "dist_init_required", "distributed_port", "mesh_param", "auto"})
+    unknown = sorted(set(others) - {"config_params", "dist_init_required", "distributed_port", "mesh_param", "auto", "options", "units"})
     if unknown:
         raise TypeError(f"weft.zero.deepspeed.initialize has no argument {unknown[0]}")
     if model is None:
@@ -128,7 +132,7 @@ def initialize(
     if (same := _group_of(mpu)) is not None:
         _checkpointing.same_activations(same)
     engine = _initialize(model, optimizer, config, model_parameters=model_parameters, lr_scheduler=lr_scheduler, group=group,
-                         auto=others.get("auto"))  # fmt: skip
+                         auto=others.get("auto"), options=others.get("options"), units=others.get("units"))  # fmt: skip
     engine.training_dataloader = _loader(engine, training_data, collate_fn)
     return engine, engine.optimizer, engine.training_dataloader, engine.lr_scheduler
 
@@ -138,4 +142,44 @@ def _loader(engine: Engine, data: Any, collate_fn: Callable[[list[Any]], Any] | 
         return None
     sampler: DistributedSampler[Any] = DistributedSampler(data, engine.world_size, engine.global_rank)
     batch = engine.train_micro_batch_size_per_gpu() or 1
-    return DataLoader(data, batch_size=batch, sampler=sampler, collate_fn=collate_fn, drop_last=True)
+    return DataLoader(data, batch_size=batch, sampler=sampler, collate_fn=collate_fn,
+                      drop_last=engine.settings.drop_last)  # fmt: skip
+
+
+class utils:  # noqa: N801  DeepSpeed's name
+    """deepspeed.utils."""
+
+    safe_get_full_fp32_param = staticmethod(_state.safe_get_full_fp32_param)
+    safe_get_full_grad = staticmethod(_state.safe_get_full_grad)
+    safe_get_full_optimizer_state = staticmethod(_state.safe_get_full_optimizer_state)
+
+
+DeepSpeedEngine = Engine
+
+
+def add_config_arguments(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """deepspeed.add_config_arguments: --deepspeed, which has no effect here, and --deepspeed_config, which initialize(args) takes."""
+    group = parser.add_argument_group("DeepSpeed", "arguments of DeepSpeed's scripts, for weft.zero")
+    group.add_argument("--deepspeed", action="store_true", help="no effect: the engine is weft.zero's")
+    group.add_argument("--deepspeed_config", default=None, type=str, help="a file of the DeepSpeed kind")
+    return parser
+
+
+#: What takes the place of other names of DeepSpeed's.
+_INSTEAD = {
+    "comm": "torch.distributed",
+    "ops": 'an optimizer by name: weft.zero.initialize(model, "adamw", …)',
+    "get_accelerator": 'the CPU: torch.device("cpu")',
+    "init_inference": "engine.eval(), and the model as it is",
+    "moe": "experts are parameters of a group of ranks of their own in weft_zero.h; this face has none",
+    "pipe": "a pipeline of the program's, an engine for the data-parallel ranks of each stage",
+    "PipelineModule": "a pipeline of the program's, an engine for the data-parallel ranks of each stage",
+    "runtime": "weft.zero.deepspeed itself",
+    "OnDevice": "weft.zero.Init",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _INSTEAD:
+        raise AttributeError(f"weft.zero.deepspeed has no {name}; in its place: {_INSTEAD[name]}")
+    raise AttributeError(f"weft.zero.deepspeed has no {name}")

@@ -231,7 +231,7 @@ def load(engine: Engine | ShardedOptimizer, folder: str | os.PathLike[str], tag:
                 raise ValueError(f"weft.zero: {path}: {name} has shape {tuple(shape)}, not {tuple(mine)}")
 
     tell(comm, shapes, str(path))
-    it.take_steps(found["steps"], str(path))
+    it.take_steps(found["steps"], str(path), any(found["moments"].values()))
     it.take_groups(found["groups"])
     for counter, value in found["counters"].items():
         if hasattr(it.engine, counter):
