@@ -58,7 +58,7 @@ GROUPS = [
     (["zero_save", "zero_save_prepare", "zero_save_progress", "zero_save_wait"], "save a checkpoint while training goes on"),
     (["zero_spill_create", "zero_spill_put", "zero_spill_fetch", "zero_spill_get", "zero_spill_drop", "zero_spill_get_stats",
       "zero_spill_destroy"], "keep bytes in a file until they are wanted again"),
-    (["zero_ds_config_read", "zero_ds_config_free", "zero_ds_config_engine", "zero_ds_config_hyper", "zero_ds_config_dtype",
+    (["zero_ds_config_read", "zero_ds_config_free", "zero_ds_config_engine", "zero_ds_config_hyper", "zero_ds_config_hyper_of_rest", "zero_ds_config_dtype",
       "zero_ds_config_text", "zero_ds_config_warning"], "read a configuration of DeepSpeed"),
 ]
 SHOWN = ("weft_context_config", "weft_comm_config", "weft_mesh_axis", "weft_call", "weft_call_options", "weft_message", "weft_oob",

@@ -8,6 +8,11 @@
  *     ...
  *     weft_zero_step(zero, weft_zero_ds_config_hyper(config), 1, NULL);
  *
+ * A file whose optimizer is Muon is of two kinds of parameters: matrices of the hidden layers, in group 0, and the rest, in group
+ * 1, to which the program gives param.optimizer WEFT_ZERO_ADAMW. weft_zero_step gets a copy of both sets of hyper-parameters then:
+ *
+ *     weft_zero_hyper hypers[2] = {*weft_zero_ds_config_hyper(config), *weft_zero_ds_config_hyper_of_rest(config)};
+ *
  * The text is JSON with comments (// and # to the end of the line, and between slash-star and star-slash) and commas behind the
  * last element. 5e8 is an integer where one is meant. Every key of DeepSpeed 0.19 is known: it works, or has no effect and is
  * warned about, or is refused with the reason; others are refused, with the nearest name (doc/guide/zero-config.md,
@@ -67,15 +72,15 @@ WEFT_API void weft_zero_ds_config_free(weft_zero_ds_config *config);
 
 /* Tell what it means: for weft_zero_create, for weft_zero_step, and the type that parameters are kept in (fp16, bf16, or fp32).
  *
- * Without an optimizer in the file it is AdamW, which the caller may change in a copy. Hyper-parameters are two sets: of "Muon" the
- * first is for the matrices that it updates, the second for parameters that the program gives AdamW (param.optimizer); of others
- * both are the same.
+ * Without an optimizer in the file it is AdamW, which the caller may change in a copy. _hyper is of what optimizer.type updates,
+ * _hyper_of_rest of parameters that the program gives AdamW beside "Muon" (param.optimizer); of other optimizers it is the same.
  * @param config  read
  * Ownership: the configuration's; strings of the engine's, too.
  * Blocks: no.
  * @return never NULL */
 WEFT_API const weft_zero_config *weft_zero_ds_config_engine(const weft_zero_ds_config *config);
 WEFT_API const weft_zero_hyper *weft_zero_ds_config_hyper(const weft_zero_ds_config *config);
+WEFT_API const weft_zero_hyper *weft_zero_ds_config_hyper_of_rest(const weft_zero_ds_config *config);
 WEFT_API weft_dtype weft_zero_ds_config_dtype(const weft_zero_ds_config *config);
 
 /* Tell everything as plain JSON, for programs that do not want a second parser.

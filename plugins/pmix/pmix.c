@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <pmix.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -25,13 +26,15 @@ struct settings {
 
 static const struct weft_setting rows[] = {
     {"HOLD", "auto", WEFT_SETTING_WORD, offsetof(struct settings, hold), 0, 0,
-     "Whether PMIx stays initialised after start-up: y, n (ranks then go on when one ends), or auto: where MPI is loaded and not "
-     "yet initialised, for it could not be any more."},
+     "Whether PMIx stays initialised after start-up: y, n (ranks then go on when one ends), or auto: under Open "
+     "MPI's mpirun and where MPI is loaded and not yet initialised, for it could not be any more."},
     {NULL, NULL, WEFT_SETTING_WORD, 0, 0, 0, NULL},
 };
 
-/* Calls of PMIx do not have deadlines of their own that can be relied on: they are made without blocking, or by a thread, and
- * answer here. One that does not come in time is left behind with its session, which its answer may still be written to. */
+/* Calls of PMIx that wait for others (initialising, fences, keys of other ranks) do not have deadlines of their own that can be
+ * relied on: they are made without blocking, or by a thread, and answer here. One that does not come in time is left behind with
+ * its session, which its answer may still be written to. (PMIx_Get of what the server gave at the start is local; PMIx_Finalize
+ * waits for the local server, for as long as libpmix does.) */
 struct session {
     const struct weft_host *host;
     pthread_mutex_t lock;
@@ -142,12 +145,17 @@ static void *initialise(void *arg)
 
 static weft_status start_client(struct session *s, uint64_t deadline_ns)
 {
+    sigset_t all, before;
     pthread_t thread;
     weft_status st;
     int err;
 
+    /* Its threads inherit what it has blocked: handlers are for the program's. */
     ask(s);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
     err = pthread_create(&thread, NULL, initialise, s);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (err) {
         s->host->explain(s->host->impl, WEFT_ESYS, "pmix: a thread for PMIx_Init: %s", strerror(err));
         return WEFT_ESYS;
@@ -162,9 +170,15 @@ static weft_status start_client(struct session *s, uint64_t deadline_ns)
 static weft_status number(struct session *s, const pmix_proc_t *whose, const char *key, int otherwise, int *found)
 {
     pmix_value_t *value = NULL;
-    pmix_status_t status = PMIx_Get(whose, key, NULL, 0, &value);
+    pmix_info_t known; /* a key that the server has not given is not asked for at other ranks, which would wait */
+    bool yes = true;
     int64_t n = -1;
 
+    PMIX_INFO_CONSTRUCT(&known);
+    PMIX_INFO_LOAD(&known, PMIX_OPTIONAL, &yes, PMIX_BOOL);
+    pmix_status_t status = PMIx_Get(whose, key, &known, 1, &value);
+
+    PMIX_INFO_DESTRUCT(&known);
     *found = otherwise;
     if (status != PMIX_SUCCESS)
         return otherwise >= -1 ? WEFT_SUCCESS : fail(s, key, status);

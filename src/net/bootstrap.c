@@ -33,7 +33,8 @@ const struct weft_setting wi_bootstrap_setting_rows[] = {
         "Whether ranks on several hosts may start without a job key; anyone who reaches the network can then join them."),
     ROW("JOB", NULL, WEFT_SETTING_WORD, job, 0, 0, "Name that keeps jobs apart; default: the launcher's."),
     ROW("MANAGER", "auto", WEFT_SETTING_WORD, manager, 0, 0,
-        "Process manager through which ranks meet: auto (the one that has started them, if any), none, or a name: pmix, pmi."),
+        "Process manager through which ranks meet: auto (the one that has started them, if any), none, or a name: pmi "
+        "(built in) or that of a plugin (pmix, where weft was built with libpmix; its setting is WEFT_PMIX_HOLD)."),
     ROW("RANK", NULL, WEFT_SETTING_WORD, rank, 0, 0, "Rank of this process, set by weft-run."),
     ROW("NRANKS", NULL, WEFT_SETTING_WORD, nranks, 0, 0, "Number of ranks of the job, set by weft-run."),
     ROW("LOCAL_RANK", NULL, WEFT_SETTING_WORD, local_rank, 0, 0, "Rank of this process on its host, set by weft-run."),

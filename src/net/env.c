@@ -195,7 +195,9 @@ static weft_status env_launcher(const struct wi_bootstrap_settings *s, uint64_t 
         return env_torch(s, env);
     }
     WI_TRY(wi_manager_find(s, &env->manager));
-    if (env->manager && env->manager != &wi_manager_pmi) {
+    /* Open MPI's mpirun may run below a manager that speaks PMI-1, whose ranks are mpirun's daemons: mpirun's count, unless
+     * the manager is named. */
+    if (env->manager && (env->manager != &wi_manager_pmi || wi_manager_is_named(s))) {
         env->launcher = WI_ENV_MANAGER;
         return env_manager(s, deadline_ns, env);
     }

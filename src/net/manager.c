@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/bytes.h"
@@ -96,9 +97,14 @@ static int is_started(const struct weft_plugin *manager, const struct weft_host 
     return ((const struct weft_manager_ops *)manager->ops)->started(host);
 }
 
+int wi_manager_is_named(const struct wi_bootstrap_settings *s)
+{
+    return s->manager && *s->manager && strcasecmp(s->manager, "auto") != 0;
+}
+
 weft_status wi_manager_find(const struct wi_bootstrap_settings *s, const struct weft_plugin **manager)
 {
-    int any = !s->manager || !*s->manager || strcasecmp(s->manager, "auto") == 0, known = 0;
+    int any = !wi_manager_is_named(s), known = 0;
 
     *manager = NULL;
     if (!any && strcasecmp(s->manager, "none") == 0)
@@ -126,10 +132,12 @@ weft_status wi_manager_find(const struct wi_bootstrap_settings *s, const struct 
 /* ---- Meeting ---- */
 
 /* The manager is met once per process: its fence and key space cannot be had again after an MPI library in the same process has
- * used them. Rank 0's sockets stay bound for later communicators, and listen while one is made. */
+ * used them. Rank 0's sockets stay bound for later communicators, and listen while one is made. A forked child has
+ * no place in the job of its own: it is refused. */
 static struct {
     pthread_mutex_t lock;
     const struct weft_plugin *manager; /* NULL: not met yet */
+    pid_t pid;                         /* who has met */
     struct weft_manager_job job;
     weft_unique_id *id; /* base/secret.h; NULL: a job of one rank */
     int listen_fds[2];
@@ -221,6 +229,7 @@ static weft_status meet(const struct weft_plugin *manager, const struct wi_boots
         id = NULL;
     }
     met.manager = manager;
+    met.pid = getpid();
     met.job = job;
     met.id = id;
     wi_log(WEFT_LOG_INFO, "bootstrap.manager", "%s: rank %d of %d of job %s", manager->name, job.rank, job.nranks,
@@ -241,6 +250,9 @@ weft_status wi_manager_meet(const struct weft_plugin *manager, const struct wi_b
     WI_TRY(met_lock(deadline_ns));
     if (!met.manager)
         st = meet(manager, s, deadline_ns);
+    else if (met.pid != getpid())
+        st = wi_fail(WEFT_EINVAL, "process %d met by %s and forked this one, which has no place in the job of its own",
+                     (int)met.pid, met.manager->name);
     else if (met.manager != manager)
         st = wi_fail(WEFT_ECONFIG, "this process has met by %s, and cannot by %s", met.manager->name, manager->name);
     *job = met.job;

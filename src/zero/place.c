@@ -60,12 +60,6 @@ void wi_zero_mark_updated(const weft_zero *zero, struct wi_zero_flat *flat)
     flat->updated_param = all ? flat->full : flat->own;
 }
 
-struct wi_zero_memory wi_zero_updated_memory(const struct wi_zero_flat *flat)
-{
-    return (struct wi_zero_memory){
-        flat->weight, {flat->moment[0], flat->moment[1]}, flat->updated_grad, flat->updated_param};
-}
-
 /* ---- Places ---- */
 
 static int moment_of(int what)

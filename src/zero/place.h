@@ -56,7 +56,5 @@ size_t wi_zero_updated_part(const weft_zero *zero, const struct wi_zero_param *p
 
 /* Which elements of a flat this rank updates; when there is memory, also where their gradients and parameters are. */
 void wi_zero_mark_updated(const weft_zero *zero, struct wi_zero_flat *flat);
-/* What an update of a flat that is in memory works on. */
-struct wi_zero_memory wi_zero_updated_memory(const struct wi_zero_flat *flat);
 
 #endif

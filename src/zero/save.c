@@ -117,7 +117,9 @@ static weft_status collect(weft_zero *zero)
     if (idle == zero->nranks)
         return WEFT_SUCCESS;
     if (saving == zero->nranks)
-        return wi_fail(WEFT_EBUSY, "zero: save: the one before is under way; weft_zero_save_wait (Python: wait_for_checkpoint) waits for it");
+        return wi_fail(
+            WEFT_EBUSY,
+            "zero: save: the one before is under way; weft_zero_save_wait (Python: wait_for_checkpoint) waits for it");
     if (mine != WI_CKPT_IDLE)
         st = wi_ckpt_wait(zero->saves.ckpt, NULL);
     if (st < 0) {

@@ -32,7 +32,8 @@ void wi_zero_tensors_free(struct wi_zero_tensors *list);
 /* Units in the order in which they are updated, and those without gradients behind them. */
 void wi_zero_tensors_list(weft_zero *zero, enum wi_zero_save_reach reach, int nkinds, struct wi_zero_tensors *list);
 
-/* The optimizers of an engine's parameters, in the order of their numbers: "adamw, muon"; "none". text: WI_ZERO_OPTIMIZERS_BYTES. */
+/* The optimizers of an engine's parameters, in the order of their numbers: "adamw, muon"; "none".
+ * text: WI_ZERO_OPTIMIZERS_BYTES. */
 enum { WI_ZERO_OPTIMIZERS_BYTES = 128 };
 const char *wi_zero_optimizers(const weft_zero *zero, char *text, size_t bytes);
 

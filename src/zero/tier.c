@@ -100,7 +100,7 @@ static weft_status copy_unit(weft_zero *zero, const struct wi_zero_unit *unit, i
     if (st >= 0)
         st =
             wi_disk_stream(zero->offload.disk, extents, n, out ? WI_DISK_WRITE : WI_DISK_READ, copy_piece, &copy, NULL);
-    if (st < 0 && extents) /* memory has it */
+    if (st < 0 && out && extents) /* memory has it */
         wi_disk_forget(zero->offload.disk, extents, n);
     wi_free(flats);
     wi_free(extents);

@@ -19,11 +19,11 @@ listed() { ./weft-info | grep -q 'manager pmix (.*/pmix.so)'; }
 # Every rank says by what it has met, and sums are right.
 meets() {
     WEFT_LOG=info $mpirun -n 4 ./weft-bench all_reduce -b 1K -e 1K >"$folder/log" 2>&1 || return 1
-    [ "$(grep -c 'bootstrap.manager: pmix: rank [0-3] of 4 of job pmix:' "$folder/log")" -eq 4 ] && grep -q '0 OK' "$folder/log"
+    [ "$(grep -c 'bootstrap.manager: pmix: rank [0-3] of 4 of job pmix:' "$folder/log")" -eq 4 ] && grep -q ': 0 OK' "$folder/log"
 }
 without() {
     WEFT_LOG=info WEFT_MANAGER=none $mpirun -n 2 ./weft-bench all_reduce -b 1K -e 1K >"$folder/log" 2>&1 || return 1
-    ! grep -q 'bootstrap.manager' "$folder/log" && grep -q 'job openmpi:' "$folder/log" && grep -q '0 OK' "$folder/log"
+    ! grep -q 'bootstrap.manager' "$folder/log" && grep -q 'job openmpi:' "$folder/log" && grep -q ': 0 OK' "$folder/log"
 }
 # says SETTING=VALUE... TEXT: start-up fails with that text.
 says() {
@@ -36,14 +36,41 @@ beside_mpi() {
         "-Wl,-rpath,$PWD/.libs" || return 1
     $mpirun -n 3 "$folder/beside" "$1" >"$folder/log" 2>&1 && [ "$(grep -c 'weft 3 mpi 3' "$folder/log")" -eq 3 ]
 }
+# A job key, where there is one, counts as well: ranks that have another one are refused.
+keys() {
+    # shellcheck disable=SC2016
+    WEFT_COMM_INIT_TIMEOUT=5s $mpirun -n 2 bash -c 'export WEFT_JOB_KEY=$(printf "key $(('"$1"'))" | sha256sum | cut -d" " -f1)
+        exec ./weft-bench all_reduce -b 1K -e 1K' >"$folder/log" 2>&1
+}
+same_key() { keys 7 && grep -q ': 0 OK' "$folder/log"; }
+other_keys() { ! keys OMPI_COMM_WORLD_RANK && ! grep -q ': 0 OK' "$folder/log"; }
+# A program that loads MPI after it has used weft, as Python does.
+mpi_loaded_later() {
+    cat >"$folder/later.py" <<'END'
+import ctypes, sys
+weft = ctypes.CDLL(sys.argv[1])
+context, comm = ctypes.c_void_p(), ctypes.c_void_p()
+assert weft.weft_context_create(None, ctypes.byref(context)) == 0
+assert weft.weft_comm_create_env(context, None, ctypes.byref(comm)) == 0
+mpi = ctypes.CDLL("libmpi.so.40", mode=ctypes.RTLD_GLOBAL)
+assert mpi.MPI_Init(None, None) == 0
+print("both", flush=True)
+assert weft.weft_comm_destroy(comm) == 0 and mpi.MPI_Finalize() == 0
+END
+    $mpirun -n 2 python3 "$folder/later.py" "$PWD/.libs/libweft.so.1" >"$folder/log" 2>&1 || return 1
+    [ "$(grep -c both "$folder/log")" -eq 2 ]
+}
 tap "weft-info lists it" listed
 tap "ranks meet by it" meets
+tap "ranks that have one job key" same_key
+tap "ranks that have other job keys are refused" other_keys
 tap "WEFT_MANAGER=none takes the environment" without
 tap "a manager that has not started the job" says WEFT_MANAGER=pmi "WEFT_MANAGER=pmi, but no such process manager"
 tap "a setting that is none" says WEFT_PMIX_HOLD=maybe "WEFT_PMIX_HOLD='maybe' is not y, n or auto"
 if command -v mpicc.openmpi >/dev/null; then
     tap "MPI after it in one process" beside_mpi after
     tap "MPI before it in one process" beside_mpi before
+    tap "MPI that is loaded later" mpi_loaded_later
 else
     echo "ok $((++tap_number)) - MPI in one process # SKIP no mpicc.openmpi here (Debian package libopenmpi-dev)"
 fi

@@ -105,12 +105,25 @@ static void refused(const struct weft_plugin *p, const char *text)
     CU_ASSERT_EQUAL(added, 0);
 }
 
+static uint64_t soon(void)
+{
+    return wi_deadline_ns(wt_slow_ms(20000) * 1000000ull);
+}
+
 static void choice(void)
 {
     static struct weft_manager_ops less;
     struct wi_bootstrap_settings s = {.job_key_fd = -1};
     const struct weft_plugin *found;
+    static const char *const names[] = {"PMI_RANK",
+                                        "PMI_SIZE",
+                                        "OMPI_COMM_WORLD_RANK",
+                                        "OMPI_COMM_WORLD_SIZE",
+                                        "OMPI_COMM_WORLD_LOCAL_RANK",
+                                        "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                        "PMIX_NAMESPACE"};
     struct weft_plugin other = plugin;
+    struct wi_env env;
     int added;
 
     add_fake();
@@ -147,10 +160,23 @@ static void choice(void)
     setenv("PMI_RANK", "0", 1);
     s.manager = "auto";
     CU_ASSERT(wi_manager_find(&s, &found) == WEFT_SUCCESS && found == &wi_manager_pmi);
+    /* And behind Open MPI's mpirun, unless it is named. */
+    setenv("PMI_SIZE", "2", 1);
+    setenv("OMPI_COMM_WORLD_RANK", "1", 1);
+    setenv("OMPI_COMM_WORLD_SIZE", "4", 1);
+    setenv("OMPI_COMM_WORLD_LOCAL_RANK", "1", 1);
+    setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "4", 1);
+    setenv("PMIX_NAMESPACE", "7", 1);
+    CU_ASSERT(wi_env_read(&s, soon(), &env) == WEFT_SUCCESS && env.launcher == WI_ENV_OPENMPI && env.nranks == 4);
+    s.manager = "pmi";
+    CU_ASSERT(wi_env_read(&s, soon(), &env) < 0 && strstr(wi_fail_text(), "PMI_FD=9 is not an open descriptor"));
+    s.manager = "auto";
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        unsetenv(names[i]);
+    setenv("PMI_FD", "9", 1);
     fake.is_started = 1;
     CU_ASSERT(wi_manager_find(&s, &found) == WEFT_SUCCESS && found == &plugin);
     unsetenv("PMI_FD");
-    unsetenv("PMI_RANK");
 }
 
 /* ---- Meeting: each case in children, as a process meets once ---- */
@@ -196,11 +222,6 @@ static int in_children(int (*fn)(int rank), int nranks)
         }                                                                   \
     } while (0)
 
-static uint64_t soon(void)
-{
-    return wi_deadline_ns(wt_slow_ms(20000) * 1000000ull);
-}
-
 static int meets_twice(int rank)
 {
     const struct wi_bootstrap_settings s = {.job_key_fd = -1};
@@ -220,6 +241,13 @@ static int meets_twice(int rank)
             NEED(all[r] == 100 * i + r);
         b->destroy(b);
     }
+    /* A child has no place of its own. */
+    pid_t child = fork();
+    int status;
+
+    if (child == 0)
+        _exit(wi_bootstrap_env(&s, soon(), &b) == WEFT_EINVAL && strstr(wi_fail_text(), "and forked this one") ? 0 : 1);
+    NEED(child > 0 && waitpid(child, &status, 0) == child && status == 0);
     return 0;
 }
 

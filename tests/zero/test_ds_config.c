@@ -242,23 +242,26 @@ static void travel(void)
 static void muon(void)
 {
     weft_zero_ds_config *c = wt_ds_with("\"optimizer\": {\"type\": \"muon\"}");
-    const weft_zero_hyper *h = weft_zero_ds_config_hyper(c);
+    const weft_zero_hyper *h = weft_zero_ds_config_hyper(c), *rest = weft_zero_ds_config_hyper_of_rest(c);
 
     CU_ASSERT_EQUAL(weft_zero_ds_config_engine(c)->optimizer, WEFT_ZERO_MUON);
-    CU_ASSERT(h[0].lr == .02 && h[0].momentum == .95 && h[0].nesterov == 1 && h[0].weight_decay == 0);
-    CU_ASSERT(h[1].lr == 3e-4 && h[1].beta1 == .9 && h[1].beta2 == .95 && h[1].eps == 1e-10 && h[1].weight_decay == 0);
+    CU_ASSERT(h->lr == .02 && h->momentum == .95 && h->nesterov == 1 && h->weight_decay == 0);
+    CU_ASSERT(rest->lr == 3e-4 && rest->beta1 == .9 && rest->beta2 == .95 && rest->eps == 1e-10 &&
+              rest->weight_decay == 0);
     weft_zero_ds_config_free(c);
     c = wt_ds_with(
         "\"optimizer\": {\"type\": \"Muon\", \"params\": {\"lr\": 0.5, \"weight_decay\": 0.25, \"betas\": [0.5, 0.75], "
         "\"momentum\": 0.875, \"ns_method\": \"standard\"}}");
     h = weft_zero_ds_config_hyper(c);
-    CU_ASSERT(h[0].lr == .5 && h[0].momentum == .875 && h[0].weight_decay == .25);
-    CU_ASSERT(h[1].lr == .5 && h[1].beta1 == .5 && h[1].beta2 == .75 && h[1].weight_decay == .25);
+    rest = weft_zero_ds_config_hyper_of_rest(c);
+    CU_ASSERT(h->lr == .5 && h->momentum == .875 && h->weight_decay == .25);
+    CU_ASSERT(rest->lr == .5 && rest->beta1 == .5 && rest->beta2 == .75 && rest->weight_decay == .25);
     weft_zero_ds_config_free(c);
     c = wt_ds_with(
         "\"optimizer\": {\"type\": \"Muon\", \"params\": {\"lr\": 0.5, \"muon_lr\": 0.25, \"adam_lr\": 0.125}}");
     h = weft_zero_ds_config_hyper(c);
-    CU_ASSERT(h[0].lr == .25 && h[1].lr == .125);
+    rest = weft_zero_ds_config_hyper_of_rest(c);
+    CU_ASSERT(h->lr == .25 && rest->lr == .125);
     wt_ds_text_has(c, "optimizer.params.adam_lr", "0.125");
     wt_ds_text_has(c, "optimizer.type", "\"Muon\"");
     weft_zero_ds_config_free(c);

@@ -130,8 +130,8 @@ static weft_status same(const struct wi_ckpt_reader *r, const struct wi_ckpt_pie
         return wi_fail(WEFT_EINVAL, "a piece of a checkpoint has no name, kind or shape");
     *entry = wi_ckpt_map_find(&r->map, piece->name, piece->kind);
     if (!*entry)
-        return wi_fail(WEFT_EINVAL, "checkpoint \"%s\" is of another model, or of another optimizer: it has no %s of \"%s\"", r->tag,
-                       piece->kind, piece->name);
+        return wi_fail(WEFT_EINVAL, "checkpoint \"%s\" is of another model or optimizer: it has no %s of \"%s\"",
+                       r->tag, piece->kind, piece->name);
     t = (*entry)->tensor;
     if (t->dtype != piece->dtype)
         return wi_fail(WEFT_EINVAL, "checkpoint \"%s\" is of another model: %s of \"%s\" is %s there, %s here", r->tag,
@@ -161,9 +161,10 @@ static weft_status extra(const struct wi_ckpt_reader *r, const struct wi_ckpt_pi
         const struct wi_ckpt_tensor *t = r->map.entries[i].tensor;
 
         if (at == ntensors || wi_ckpt_tensor_order(t->name, t->kind, sorted[at]->name, sorted[at]->kind))
-            return wi_fail(WEFT_EINVAL,
-                           "checkpoint \"%s\" is of another model, or of another optimizer: it has %s of \"%s\", which this one has not", r->tag,
-                           t->kind, t->name);
+            return wi_fail(
+                WEFT_EINVAL,
+                "checkpoint \"%s\" is of another model or optimizer: it has %s of \"%s\", which this one has not",
+                r->tag, t->kind, t->name);
         while (at < ntensors && !wi_ckpt_tensor_order(t->name, t->kind, sorted[at]->name, sorted[at]->kind))
             at++;
     }

@@ -87,8 +87,8 @@ struct wi_disk_stats {
  * old. WEFT_ENOMEM. Nothing is left behind then. */
 weft_status wi_disk_create(const struct wi_disk_config *config, const struct wi_disk_extent *extents, size_t nextents,
                            struct wi_disk **disk);
-/* Make the last extent longer by whole chunks, which were never written. Its last chunk is whole, and it has no codec. WEFT_ENOSPC,
- * WEFT_ESYS, WEFT_ENOMEM: nothing has changed. */
+/* Make the last extent longer by whole chunks, which were never written. Its last chunk is whole, and no extent has a codec.
+ * WEFT_ENOSPC, WEFT_ESYS, WEFT_ENOMEM: nothing has changed. */
 weft_status wi_disk_grow(struct wi_disk *disk, size_t nchunks);
 /* End. Requests under way are cancelled, or completed. WEFT_ETIMEDOUT: the kernel did not return one of them; the memory that
  * it may still write stays allocated, and buffers of the caller must, too; it may be called again. NULL does nothing. */
@@ -169,8 +169,8 @@ typedef int (*wi_disk_idle_fn)(void *arg);
 weft_status wi_disk_stream(struct wi_disk *disk, const size_t *extents, size_t nextents, unsigned flags, wi_disk_compute_fn compute,
                            void *arg, wi_disk_idle_fn idle);
 
-/* What wi_disk_stream could not write of these extents is not tried again before the next use of the disk: the caller has it
- * elsewhere. It is to be written as a whole before it is read. */
+/* Writes of these extents that have failed in wi_disk_stream are given up, and not tried again by what uses the disk next: the
+ * caller has the bytes elsewhere. They are to be written as a whole before they are read. */
 void wi_disk_forget(struct wi_disk *disk, const size_t *extents, size_t nextents);
 
 #endif

@@ -313,6 +313,11 @@ const weft_zero_hyper *weft_zero_ds_config_hyper(const weft_zero_ds_config *conf
     return config->hyper;
 }
 
+const weft_zero_hyper *weft_zero_ds_config_hyper_of_rest(const weft_zero_ds_config *config)
+{
+    return &config->hyper[1];
+}
+
 weft_dtype weft_zero_ds_config_dtype(const weft_zero_ds_config *config)
 {
     return config->dtype;

@@ -57,8 +57,8 @@ class Callback:
         function: what is called, the same on all ranks. An exception is raised again by step(), behind which some weights are
             updated and others are not: only a checkpoint helps.
         moments: how many tensors beside the weight the engine keeps, 0 to 2.
-        hypers: of all groups, by any names. Those that the library's optimizers have (lr, betas, momentum, …) are numbers, which are
-            compared among the ranks; save_checkpoint takes what JSON can express.
+        hypers: of all groups, by any names. Those that the library's optimizers have (lr, betas, momentum, …) are numbers, which
+            are compared among the ranks; save_checkpoint takes what JSON can express.
     """
 
     def __init__(self, function: Callable[[Piece], Any], moments: int = 0, **hypers: Any) -> None:

@@ -35,8 +35,8 @@ _REFUSED = (
     (r"load_moe_state_dict|has_moe_layers", "experts are parameters of a group of ranks of their own in weft_zero.h; this face has "
      "none"),
     (r"steps_per_print|(wall_clock|memory)_breakdown|dump_state", "the configuration has it, and its lines are printed"),
-    (r"data_parallel_group|(get_)?data_parallel_world_size|communication_data_type", "engine.world_size, engine.global_rank, and the "
-     "group= of weft.zero.initialize"),
+    (r"data_parallel_group|(get_)?data_parallel_world_size|communication_data_type",
+     "engine.world_size, engine.global_rank, and the group= of weft.zero.initialize"),
     (r"client_(lr_scheduler|optimizer)", "engine.lr_scheduler, engine.optimizer"),
     (r"zero_(use_cpu_optimizer|cpu_offload|offload_(optimizer|param))", "the configuration has it"),
     (r"checkpoint_engine", "engine.save_checkpoint(wait=False) writes while training goes on"),

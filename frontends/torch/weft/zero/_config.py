@@ -94,7 +94,8 @@ class Settings:
 #: Settings that are fields of weft_zero_config, by their names there.
 _ELEMS = {"prefetch": "prefetch_elems", "persistent": "persistent_elems", "live": "live_elems", "reuse": "reuse_elems"}
 _OWN = {"dtype", "auto_cast", "micro_batch_size", "batch_size", "reduce_every", "state_dtype", "optimizer", "optimizer_params",
-        "scheduler", "scheduler_params", "checkpointing", "drop_last", "load_universal", "tag_validation", "report", "text"}  # fmt: skip
+        "scheduler", "scheduler_params", "checkpointing", "drop_last", "load_universal", "tag_validation", "report",
+        "text"}  # fmt: skip
 _FIELDS = {f.name: _ELEMS.get(f.name, f.name) for f in fields(Settings) if f.name not in _OWN}
 
 
@@ -109,14 +110,14 @@ def _text_of(config: str | os.PathLike[str] | Mapping[str, Any]) -> tuple[bytes,
         return f.read(), os.fsencode(config)
 
 
-def _from_library(handle: ctypes.c_void_p) -> tuple[_library.Config, _library.Hyper, dict[str, Any]]:
-    """A copy of what was read."""
-    engine, hyper = _library.Config(), _library.Hyper()
-    for name, made in (("engine", engine), ("hyper", hyper)):
+def _from_library(handle: ctypes.c_void_p) -> tuple[_library.Config, _library.Hyper, _library.Hyper, dict[str, Any]]:
+    """A copy of what was read: hyper-parameters of the optimizer, and of the rest beside Muon."""
+    engine, hyper, rest = _library.Config(), _library.Hyper(), _library.Hyper()
+    for name, made in (("engine", engine), ("hyper", hyper), ("hyper_of_rest", rest)):
         given = library().result(f"weft_zero_ds_config_{name}", handle)
         ctypes.memmove(ctypes.addressof(made), given, ctypes.sizeof(made))
     text: dict[str, Any] = json.loads(library().result("weft_zero_ds_config_text", handle))
-    return engine, hyper, text
+    return engine, hyper, rest, text
 
 
 def _warn(handle: ctypes.c_void_p) -> None:
@@ -126,7 +127,7 @@ def _warn(handle: ctypes.c_void_p) -> None:
         i += 1
 
 
-def _settings(engine: _library.Config, hyper: _library.Hyper, text: dict[str, Any]) -> Settings:
+def _settings(engine: _library.Config, hyper: _library.Hyper, rest: _library.Hyper, text: dict[str, Any]) -> Settings:
     from ._groups import group_of
 
     made = Settings()
@@ -145,9 +146,7 @@ def _settings(engine: _library.Config, hyper: _library.Hyper, text: dict[str, An
         made.optimizer = next(name for name, number in _library.OPTIMIZERS.items() if number == engine.optimizer)
         made.optimizer_params = group_of(made.optimizer, hyper)
         if made.optimizer == "muon":  # AdamW's, too
-            given = text["optimizer"]["params"]
-            made.optimizer_params |= {name: given[name] for name in ("lr", "muon_lr", "adam_lr", "eps")}
-            made.optimizer_params["betas"] = tuple(given["betas"])
+            made.optimizer_params = group_of("adamw", rest) | made.optimizer_params | {"muon_lr": hyper.lr, "adam_lr": rest.lr}
     scheduler = text.get("scheduler") or {}
     made.scheduler, made.scheduler_params = scheduler.get("type"), dict(scheduler.get("params") or {})
     made.checkpointing = text.get("activation_checkpointing")
@@ -179,8 +178,9 @@ def settings_of(
     if unknown:
         raise TypeError(f"weft.zero: there is no option {unknown[0]}; there are {', '.join(OPTIONS)}")
     for option, value in (options or {}).items():
-        wanted = type(getattr(Settings, option))
-        if wanted is int and (isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63) and option != "shard_ranks":
+        if type(getattr(Settings, option)) is not int or option == "shard_ranks":
+            continue
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
             raise ValueError(f"weft.zero: option {option} is {value!r}, not a whole number from 0 on")
     if config is None:
         return Settings(**(options or {}))

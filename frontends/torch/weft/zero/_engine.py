@@ -21,8 +21,8 @@ from ._core import Core
 from ._groups import Given, describe
 from ._library import Error
 from ._optimizer import ShardedOptimizer
-from ._report import Report
 from ._passes import replace_tensors
+from ._report import Report
 from ._state import full_state_dict
 from ._units import Block
 
@@ -256,8 +256,8 @@ class Engine(EngineCalls):
                              "weft.zero.load_full_state_dict(model, state, strict=False) takes some of them")  # fmt: skip
         if self.settings.load_universal:
             if load_module_only or not (load_optimizer_states and load_lr_scheduler_states):
-                raise ValueError("weft.zero: load_checkpoint: checkpoint.load_universal takes all of a universal checkpoint: no part "
-                                 "of it can be left out")  # fmt: skip
+                raise ValueError("weft.zero: load_checkpoint: checkpoint.load_universal takes all of a universal checkpoint: no "
+                                 "part of it can be left out")  # fmt: skip
             return _checkpoint.load_universal(self, os.fspath(load_dir), tag)
         take = _checkpoint.Parts(
             optimizer=load_optimizer_states and not load_module_only,

@@ -75,8 +75,8 @@ class Trained:
                 mine[name] = value.item() if isinstance(value, torch.Tensor) else tuple(value) if isinstance(value, list) else value
 
     def take_steps(self, steps: Iterable[float], where: str, moments: bool) -> None:
-        """So many steps have been made for each parameter. moments: some are there; SGD of torch's counts no steps, and has made one
-        then.
+        """So many steps have been made for each parameter. moments: some are there; SGD of torch's counts no steps, and has made
+        one then.
 
         Raises:
             ValueError: their numbers differ.

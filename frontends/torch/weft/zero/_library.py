@@ -237,6 +237,7 @@ _ZERO: dict[str, tuple[Any, list[Any]]] = {
     "weft_zero_ds_config_free": (None, [_pointer]),
     "weft_zero_ds_config_engine": (ctypes.POINTER(Config), [_pointer]),
     "weft_zero_ds_config_hyper": (ctypes.POINTER(Hyper), [_pointer]),
+    "weft_zero_ds_config_hyper_of_rest": (ctypes.POINTER(Hyper), [_pointer]),
     "weft_zero_ds_config_text": (_text, [_pointer]),
     "weft_zero_ds_config_warning": (_text, [_pointer, _int]),
 }

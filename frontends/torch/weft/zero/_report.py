@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 
 #: Steps between lines where steps_per_print does not say, and something is to be told.
 BETWEEN = 10
-_TIMES = {"gather_wait_ns": "waited for parameters", "reduce_wait_ns": "for reductions", "norm_ns": "norms", "update_ns": "update",
-          "step_stall_ns": "of it waited for files", "copy_ns": "copying gradients", "snapshot_wait_ns": "waited for a save"}  # fmt: skip
+_TIMES = {"gather_wait_ns": "waited for parameters", "reduce_wait_ns": "for reductions", "norm_ns": "norms",
+          "update_ns": "update", "copy_ns": "copying gradients", "disk_read_wait_ns": "waited for reads of files",
+          "disk_write_wait_ns": "for writes", "snapshot_wait_ns": "for a save"}  # fmt: skip
 _BYTES = {"param_bytes": "parameters", "grad_bytes": "gradients", "state_bytes": "states", "gather_bytes": "gathered",
           "reduce_bytes": "being reduced", "disk_bytes": "in files", "disk_buffer_bytes": "their buffers"}  # fmt: skip
 
@@ -46,12 +47,12 @@ class Report:
             return
         rates = ", ".join(f"{lr:g}" for lr in engine.get_lr())
         norm = engine.get_global_grad_norm()
-        line = f"step {engine.global_steps}: lr {rates}, norm {norm:.4g}" if norm is not None else f"step {engine.global_steps}: lr {rates}"
+        line = f"step {engine.global_steps}: lr {rates}" + (f", norm {norm:.4g}" if norm is not None else "")
         if engine.loss_scale != 1:
             line += f", loss scale {engine.loss_scale:g}, {engine.skipped_steps} steps skipped"
         now = engine.stats()
         if self._times:
-            passed = {name: now[name] - (0 if name == "step_stall_ns" else self._before[name]) for name in _TIMES}
+            passed = {name: now[name] - self._before[name] for name in _TIMES}
             told = ", ".join(f"{words} {passed[name] / 1e6:.1f}" for name, words in _TIMES.items() if passed[name])
             line += f"; ms since the last line: {told}"
         if self._memory:

@@ -119,7 +119,8 @@ def initialize(
     Returns:
         The engine, its optimizer, the loader of training_data or None, the scheduler or None.
     """
-    unknown = sorted(set(others) - {"config_params", "dist_init_required", "distributed_port", "mesh_param", "auto", "options", "units"})
+    known = {"config_params", "dist_init_required", "distributed_port", "mesh_param", "auto", "options", "units"}
+    unknown = sorted(set(others) - known)
     if unknown:
         raise TypeError(f"weft.zero.deepspeed.initialize has no argument {unknown[0]}")
     if model is None:
@@ -131,8 +132,9 @@ def initialize(
     group = mpu.get_data_parallel_group() if mpu is not None else None
     if (same := _group_of(mpu)) is not None:
         _checkpointing.same_activations(same)
+    mine = {name: others.get(name) for name in ("auto", "options", "units")}
     engine = _initialize(model, optimizer, config, model_parameters=model_parameters, lr_scheduler=lr_scheduler, group=group,
-                         auto=others.get("auto"), options=others.get("options"), units=others.get("units"))  # fmt: skip
+                         **mine)  # fmt: skip
     engine.training_dataloader = _loader(engine, training_data, collate_fn)
     return engine, engine.optimizer, engine.training_dataloader, engine.lr_scheduler
 
@@ -158,7 +160,7 @@ DeepSpeedEngine = Engine
 
 
 def add_config_arguments(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    """deepspeed.add_config_arguments: --deepspeed, which has no effect here, and --deepspeed_config, which initialize(args) takes."""
+    """As DeepSpeed's: --deepspeed, which has no effect here, and --deepspeed_config, which initialize(args) takes."""
     group = parser.add_argument_group("DeepSpeed", "arguments of DeepSpeed's scripts, for weft.zero")
     group.add_argument("--deepspeed", action="store_true", help="no effect: the engine is weft.zero's")
     group.add_argument("--deepspeed_config", default=None, type=str, help="a file of the DeepSpeed kind")
