@@ -193,7 +193,7 @@ static void precision(void)
     wt_ds_refused_with("\"fp16\": {\"enabled\": true}, \"bf16\": {\"enabled\": true}",
                        "fp16 and bf16 cannot be enabled together");
     wt_ds_refused_with("\"bf16\": {\"bf16_optimizer_states\": true}",
-                       "bf16.bf16_optimizer_states is refused, unless it is false: Moments");
+                       "bf16.bf16_optimizer_states is refused, unless it is false: The option state_dtype");
     c = wt_ds_with("\"bf16\": {\"enabled\": true}, \"data_types\": {\"grad_accum_dtype\": \"fp16\"}");
     wt_ds_warned(c, "data_types.grad_accum_dtype has no effect: gradients are kept in the parameters' type, bf16");
     weft_zero_ds_config_free(c);
