@@ -16,6 +16,10 @@ LIBRARY = ("src/", "plugins/", "topology/", "compress/")
 FORBIDDEN = re.compile(r"(?<![\w.>])(abort|exit|_exit|quick_exit|printf|vprintf|puts|putchar|perror)\s*\(|\b(f?printf|fputs|fwrite|vfprintf|putc|fputc)\s*\([^;]*\b(stdout|stderr)\b")
 
 
+# Threads of the library's take no signals (src/base/thread.h). Plugins see nothing of src/, and do so themselves.
+STARTS = re.compile(r"\bpthread_create\s*\(")
+
+
 def strip(text):
     """Blank out comments, strings and attributes, keeping line numbers."""
     blank = lambda m: re.sub(r"[^\n]", " ", m.group())
@@ -40,6 +44,8 @@ def problems(path, text):
             match = FORBIDDEN.search(line)
             if match:
                 yield number, f"{match.group().strip()}…: the library never aborts, exits or prints"
+            if path.startswith("src/") and path != "src/base/thread.c" and STARTS.search(line):
+                yield number, "pthread_create: wi_thread_start starts threads of the library"
 
 
 def main():

@@ -122,6 +122,11 @@ class Style(unittest.TestCase):
         self.good("include/weft/a.h", "/* x\n" + "\n" * 2000 + "*/\nint a;\n")
         self.bad("include/weft/a.h", "int a;\n" * 801, "split files past 800")
 
+    def test_threads(self):
+        self.bad("src/zero/a.c", "int f(void) { return pthread_create(a, b, c, d); }\n", "wi_thread_start starts threads")
+        self.good("src/base/thread.c", "int f(void) { return pthread_create(a, b, c, d); }\n")
+        self.good("plugins/tcp/a.c", "int f(void) { return pthread_create(a, b, c, d); }\n")
+
     def test_licence(self):
         status, output = run("style.py", {"src/base/a.c": "int a;\n"})
         self.assertEqual(status, 1)

@@ -606,6 +606,86 @@ static void big(int rank, int nranks, void *arg)
     ft_close(&f);
 }
 
+/* Muon's matrices of very different sizes, which the program does not call whole, longer than what a file's states come in. */
+enum { WIDE_ROWS = 40, WIDE = WIDE_ROWS * 350, SQUARE = 8 * 8, FREE = 3000, THREE = WIDE + SQUARE + FREE };
+static size_t matrices_train(struct ft_rank *f, const weft_zero_config *config, int narrow_first, float *out)
+{
+    static const size_t shapes[3][2] = {{WIDE_ROWS, 350}, {8, 8}, {FREE}};
+    static const char *const names[3] = {"wide", "square", "vector"};
+    static float values[WIDE];
+    const int order[3] = {narrow_first, !narrow_first, 2};
+    weft_zero_stats stats = WEFT_ZERO_STATS_INIT;
+    int params[3], unit;
+    weft_zero *zero;
+
+    WT_REQUIRE_OK(weft_zero_create(f->comm, config, &zero));
+    for (int i = 0; i < 3; i++) {
+        weft_zero_param param = WEFT_ZERO_PARAM_INIT;
+        int p = order[i];
+
+        param.name = names[p];
+        param.shape = shapes[p];
+        param.ndims = p < 2 ? 2 : 1;
+        param.optimizer = p < 2 ? WEFT_ZERO_MUON : WEFT_ZERO_ADAMW;
+        WT_REQUIRE_OK(weft_zero_param_add(zero, &param, &params[p]));
+    }
+    WT_REQUIRE_OK(weft_zero_unit_add(zero, "all", (int[]){params[order[0]], params[order[1]], params[2]}, 3, &unit));
+    WT_REQUIRE_OK(weft_zero_seal(zero));
+    for (int step = 0; step < 3; step++) {
+        for (int p = 0; p < 3; p++) {
+            size_t n = (size_t[]){WIDE, SQUARE, FREE}[p];
+
+            for (size_t i = 0; i < n; i++)
+                values[i] = zt_gradient(f->rank, step, 0, p, i, 0);
+            WT_REQUIRE_OK(weft_zero_grad_add(zero, params[p], values, WEFT_FLOAT32));
+        }
+        WT_REQUIRE_OK(weft_zero_micro_batch_end(zero));
+        WT_REQUIRE_OK(weft_zero_step(zero, groups, 1, NULL));
+    }
+    for (int p = 0; p < 3; p++) {
+        WT_REQUIRE_OK(weft_zero_param_get(zero, params[p], WEFT_ZERO_WEIGHT, out, WEFT_FLOAT32));
+        out += (size_t[]){WIDE, SQUARE, FREE}[p];
+    }
+    WT_CHECK_OK(weft_zero_get_stats(zero, &stats));
+    WT_CHECK_OK(weft_zero_destroy(zero));
+    return stats.state_bytes;
+}
+
+static void matrices(int rank, int nranks, void *arg)
+{
+    static float first[THREE], other[THREE];
+    weft_zero_config config = WEFT_ZERO_CONFIG_INIT;
+    struct ft_rank f;
+    size_t bytes;
+
+    (void)arg;
+    ft_open(&f, "shm,tcp", 20000, rank, nranks);
+    config.threads = 1;
+    config.stage = 0;
+    bytes = matrices_train(&f, &config, 0, first);
+    /* Room for the larger one, sides rounded up to 32, whichever comes first. */
+    WT_CHECK(bytes >= (size_t)4 * (2 * 64 * 352 + 2 * 64 * 64));
+    WT_CHECK_INT(matrices_train(&f, &config, 1, other), bytes);
+    WT_CHECK_MEM(other, first, sizeof first);
+    for (int stage = 0; stage < 4; stage++) {
+        config.stage = stage;
+        config.threads = 1 + stage % 2;
+        config.offload_folder = stage ? wt_temp_dir() : NULL;
+        config.offload_block_bytes = 4096;
+        config.offload_buffer_bytes = 12288; /* 1024 elements of each stream */
+        memset(other, 0x7f, sizeof other);
+        matrices_train(&f, &config, stage % 2, other);
+        WT_CHECK_MEM(other, first, sizeof first);
+    }
+    ft_close(&f);
+}
+
+static void wholes(void)
+{
+    for (int n = 1; n <= 3; n += 2)
+        CU_ASSERT_EQUAL(wt_run(n, matrices, NULL, 60000), 0);
+}
+
 static void pieces(void)
 {
     static const weft_zero_optimizer kinds[] = {WEFT_ZERO_CALLBACK, WEFT_ZERO_LAMB};
@@ -623,5 +703,6 @@ static const struct wt_case cases[] = {
     {"moments in fewer bytes", small_states},
     {"checkpoints of all of these", checkpoints},
     {"parameters in many pieces", pieces},
+    {"matrices are never in pieces", wholes},
 };
 WT_UNIT_MAIN("zero_optims", cases)
