@@ -90,7 +90,7 @@ SlurmdTimeout=10
 KillWait=2
 MessageTimeout=20
 $2
-PartitionName=d Nodes=n[1-$slurm_nodes] Default=YES State=UP OverSubscribe=FORCE:8 MaxTime=10
+PartitionName=d Nodes=n[1-$slurm_nodes] Default=YES State=UP OverSubscribe=FORCE:8 MaxTime=UNLIMITED
 END
 }
 
@@ -134,7 +134,7 @@ slurm_create() {
         lines+="NodeName=n$((i + 1)) NodeAddr=$(hosts_address $i) CPUs=4 State=UNKNOWN"$'\n'
         echo "$(hosts_address $i) n$((i + 1))" >>"$slurm_folder/hosts"
     done
-    echo "10.89.255.1 ctl" >>"$slurm_folder/hosts"
+    printf '10.89.255.1 ctl\n127.0.0.1 localhost\n' >>"$slurm_folder/hosts"
     slurm_conf "ctl(10.89.255.1)" "$lines"
     slurm_inside=(nsenter "--net=/run/netns/$hosts_prefix-net" unshare --uts --mount bash -c
         'hostname ctl; mount --bind "$0" /etc/hosts; exec "$@"' "$slurm_folder/hosts")

@@ -105,6 +105,19 @@ cancelled() {
     echo "gone after $i tenths of a second"
     [ $left -eq 0 ] && [ "$before" = "$after" ] || { diff <(echo "$before") <(echo "$after"); return 1; }
 }
+# The script that the guide has, as it is, under four nodes.
+script() {
+    local i
+    rm -f "$folder/job.out"
+    slurm_run env "$@" PATH="$PWD:$PATH" FROM=1K TO=4K sbatch -n 4 -N 4 -o "$folder/job.out" "$WEFT_SRCDIR/examples/slurm/bench.sbatch" \
+        >"$folder/log" 2>&1 || return 1
+    for ((i = 0; i < 300 * slow; i++)); do
+        grep -qs 'Out of bounds values : 0 OK' "$folder/job.out" && return 0
+        sleep 0.1
+    done
+    cat "$folder/job.out"
+    return 1
+}
 managers="none pmi2"
 [ -e .libs/pmix.so ] && managers="none pmi2 pmix"
 
@@ -125,6 +138,8 @@ for mpi in $managers; do
     tap "four hosts, $mpi" bench "$mpi" WEFT_JOB_KEY="$key" -- -N 4
     tap "a killed rank is named, four hosts, $mpi" killed "$mpi" -N 4
 done
+tap "the guide's script" script MPI=
+tap "the guide's script, none" script MPI=none
 tap "a cut link is named, four hosts" cut_link none -N 4
 tap "scancel ends all on four hosts" cancelled none -N 4
 [ "$managers" = "none pmi2 pmix" ] || echo "ok $((++tap_number)) - pmix # SKIP libpmix was not found when this was configured (Debian package libpmix-dev)"
