@@ -635,6 +635,8 @@ struct weft_manager_job {
     int rank, nranks;
     int local_rank, local_nranks; /* on this host; -1: it does not say */
     char name[64];                /* of the job: the same on all ranks, another one for every other job of this manager */
+    int keys_are_open;            /* 1: other users of a host may be able to read what is put. The ranks of a job that is on one
+                                     host then meet by its name, at a socket that tells users apart, and nothing is put */
 };
 
 struct weft_manager_ops {
@@ -646,7 +648,7 @@ struct weft_manager_ops {
     weft_status (*join)(const struct weft_host *host, const void *settings, uint64_t deadline_ns, struct weft_manager_job *job,
                         void **session);
     /* A text of this rank's, without spaces, for all to see after the fence. It may be a secret: it goes to the job's processes
-     * only, and is neither logged nor kept in a file that others can read. */
+     * only (but see keys_are_open), and is neither logged nor kept in a file that others can read. */
     weft_status (*put)(void *session, const char *key, const char *value);
     /* Until all ranks of the job have come here. WEFT_ETIMEDOUT: some have not. */
     weft_status (*fence)(void *session, uint64_t deadline_ns);

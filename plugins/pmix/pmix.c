@@ -224,6 +224,8 @@ static weft_status describe(struct session *s, struct weft_manager_job *job)
         st = number(s, &s->self, PMIX_LOCAL_RANK, -1, &job->local_rank);
     /* What tells jobs apart is at the end of a long name. */
     size_t length = strlen(s->self.nspace), most = sizeof job->name - sizeof "pmix:";
+    /* Servers take the user that a process says it is of where they have no better method (Open MPI's "native" over TCP). */
+    job->keys_are_open = 1;
     snprintf(job->name, sizeof job->name, "pmix:%s", s->self.nspace + (length > most ? length - most : 0));
     return st;
 }
@@ -327,6 +329,8 @@ static void got(pmix_status_t status, pmix_value_t *value, void *arg)
         status = PMIX_ERR_BAD_PARAM;
     if (status == PMIX_SUCCESS && !s->left_behind)
         strcpy(s->value, value->data.string);
+    if (value && value->type == PMIX_STRING && value->data.string) /* libpmix frees it as it is */
+        explicit_bzero(value->data.string, strlen(value->data.string));
     pthread_mutex_unlock(&s->lock);
     answered(status, s);
 }

@@ -180,6 +180,8 @@ static weft_status env_manager(const struct wi_bootstrap_settings *s, uint64_t d
     env->local_rank = job.local_rank;
     env->local_nranks = job.local_nranks;
     env->one_host = job.local_nranks == job.nranks;
+    if (!wi_manager_exchanges(&job))
+        env->launcher = WI_ENV_NUMBERS;
     memcpy(env->job, job.name, sizeof(env->job));
     return WEFT_SUCCESS;
 }

@@ -7,7 +7,8 @@
 #include "net/rendezvous.h"
 
 enum wi_env_launcher {
-    WI_ENV_SINGLE, WI_ENV_WEFT, WI_ENV_TORCH, WI_ENV_OPENMPI, WI_ENV_MANAGER, WI_ENV_SLURM
+    WI_ENV_SINGLE, WI_ENV_WEFT, WI_ENV_TORCH, WI_ENV_OPENMPI, WI_ENV_MANAGER, WI_ENV_SLURM,
+    WI_ENV_NUMBERS /* a manager says who the ranks are; they meet as those of any launcher */
 };
 
 struct wi_env {

@@ -215,7 +215,7 @@ static weft_status meet(const struct weft_plugin *manager, const struct wi_boots
     if (session) {
         if (st >= 0)
             st = check_job(manager, &job);
-        if (st >= 0 && job.nranks > 1)
+        if (st >= 0 && wi_manager_exchanges(&job))
             st = exchange(manager, session, s, &job, deadline_ns, id);
         ops->leave(session);
     }
@@ -224,7 +224,7 @@ static weft_status meet(const struct weft_plugin *manager, const struct wi_boots
         wi_secret_free(id);
         return st;
     }
-    if (job.nranks == 1) {
+    if (!wi_manager_exchanges(&job)) {
         wi_secret_free(id);
         id = NULL;
     }
@@ -235,6 +235,11 @@ static weft_status meet(const struct weft_plugin *manager, const struct wi_boots
     wi_log(WEFT_LOG_INFO, "bootstrap.manager", "%s: rank %d of %d of job %s", manager->name, job.rank, job.nranks,
            job.name);
     return WEFT_SUCCESS;
+}
+
+int wi_manager_exchanges(const struct weft_manager_job *job)
+{
+    return job->nranks > 1 && !(job->keys_are_open && job->local_nranks == job->nranks);
 }
 
 static weft_status met_lock(uint64_t deadline_ns)

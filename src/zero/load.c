@@ -7,12 +7,14 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "base/struct_prefix.h"
+#include "base/text.h"
 #include "zero/tensors.h"
 
 static const struct wi_struct_rule load_info_rule =
     WI_STRUCT_RULE(weft_zero_load_info, "WEFT_ZERO_LOAD_INFO_INIT", bytes);
 
 enum { COUNT_MOST = 1 << 30 };
+#define STEP_MOST ((int64_t)1 << 53) /* what a double counts exactly */
 
 struct counters {
     int64_t step, good_steps, hysteresis;
@@ -21,15 +23,18 @@ struct counters {
 
 static weft_status compare_optimizers(const weft_zero *zero, struct wi_ckpt_reader *reader)
 {
-    char mine[WI_ZERO_OPTIMIZERS_BYTES];
+    char mine[WI_ZERO_OPTIMIZERS_BYTES], theirs[WI_ZERO_OPTIMIZERS_BYTES];
     const char *saved;
 
     WI_TRY(wi_ckpt_text(reader, "optimizers", &saved));
-    if (strcmp(saved, wi_zero_optimizers(zero, mine, sizeof mine)))
+    if (strcmp(saved, wi_zero_optimizers(zero, mine, sizeof mine))) {
+        snprintf(theirs, sizeof theirs, "%s", saved);
+        wi_text_sanitize(theirs, sizeof theirs);
         return wi_fail(
             WEFT_EINVAL,
             "zero: load: version \"%s\" was saved with %s, and the engine has %s; WEFT_ZERO_LOAD_WEIGHTS loads weights alone",
-            wi_ckpt_tag(reader), saved, mine);
+            wi_ckpt_tag(reader), theirs, mine);
+    }
     return WEFT_SUCCESS;
 }
 
@@ -40,7 +45,7 @@ static weft_status read_counters(struct wi_ckpt_reader *reader, struct counters 
     WI_TRY(wi_ckpt_integer(reader, "good_steps", &c->good_steps));
     WI_TRY(wi_ckpt_integer(reader, "hysteresis", &c->hysteresis));
     WI_TRY(wi_ckpt_real(reader, "loss_scale", &c->loss_scale));
-    if (c->step < 0 || !(c->loss_scale > 0 && c->loss_scale <= 1e30) || c->good_steps < 0 ||
+    if (c->step < 0 || c->step > STEP_MOST || !(c->loss_scale > 0 && c->loss_scale <= 1e30) || c->good_steps < 0 ||
         c->good_steps > COUNT_MOST || c->hysteresis < 0 || c->hysteresis > COUNT_MOST)
         return wi_fail(WEFT_ECONFIG, "zero: load: version \"%s\" has step %lld and loss scale %g", wi_ckpt_tag(reader),
                        (long long)c->step, c->loss_scale);

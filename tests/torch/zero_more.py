@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -512,6 +513,80 @@ def deepspeed_reads_and_writes(groups: ranks.Groups) -> None:
             engine.destroy()
 
 
+class _Writes(nn.Module):
+    """TorchScript that writes into a file when it is made again."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self.path = path
+
+    @torch.jit.export
+    def __getstate__(self) -> tuple[str, bool]:
+        return self.path, self.training
+
+    @torch.jit.export
+    def __setstate__(self, state: tuple[str, bool]) -> None:
+        self.path, self.training = state
+        torch.from_file(self.path, shared=True, size=16, dtype=torch.uint8).fill_(66)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x
+
+
+class _Poison:
+    """Writes an attribute of a function of torch's when it is made again."""
+
+    def __reduce__(self) -> Any:
+        return torch._utils._rebuild_tensor_v2, (), {"__doc__": "poisoned"}
+
+
+def what_folders_hold(groups: ranks.Groups) -> None:
+    """Nothing that a universal checkpoint has is run, and nothing of others is written, followed or deleted."""
+    from weft import zero
+
+    with shared_folder(groups) as folder:
+        engine = zm.engine_of(zm.gpt(), 2)
+        engine.backward(engine(torch.zeros(1, 4, dtype=torch.long)).sum())
+        engine.step()
+        (folder / "src").mkdir(exist_ok=True)
+        (folder / "src" / "thesis.tex").write_text("mine")
+        dist.barrier(groups.gloo)
+        fails(ValueError, "src is there, and is no universal checkpoint", lambda: zero.universal.save(engine, folder, "src"))
+        assert (folder / "src" / "thesis.tex").read_text() == "mine"
+        tag = zero.universal.save(engine, folder)
+        assert zero.universal.save(engine, folder) == tag  # one of the name is replaced
+        assert groups.rank or sorted(path.name for path in folder.iterdir()) == sorted(["src", tag, "latest_universal"])
+        states, victim = folder / tag / "mp_rank_00_model_states.pt", folder / f"victim{groups.rank}"
+        if groups.rank == 0:
+            victim.write_bytes(b"A" * 16)
+            torch.jit.script(_Writes(str(victim))).save(str(states))
+        dist.barrier(groups.gloo)
+        fails(ValueError, "is a program of TorchScript's, which is not run", lambda: zero.universal.load(engine, folder))
+        assert groups.rank or victim.read_bytes() == b"A" * 16
+        if groups.rank == 0:
+            torch.save({"module": _Poison()}, states)
+        dist.barrier(groups.gloo)
+        with contextlib.suppress(ValueError):
+            zero.universal.load(engine, folder)
+        assert torch._utils._rebuild_tensor_v2.__doc__ != "poisoned"
+        for step, words in ((-3.0, "has made -3.0 steps"), (float("inf"), "has made inf steps")):
+            if groups.rank == 0:
+                states.unlink(missing_ok=True)
+                for path in (folder / tag / "zero").rglob("step.pt"):
+                    torch.save(torch.tensor(step), path)
+            dist.barrier(groups.gloo)
+            fails(ValueError, words, lambda: zero.universal.load(engine, folder))
+        # A name that somebody could foresee is not written through.
+        target = folder / "model"
+        target.mkdir(exist_ok=True)
+        engine.save_16bit_model(target)
+        assert [path.name for path in target.iterdir()] == ["pytorch_model.bin"]
+        if groups.size > 1:
+            tag = "x" * 300 if groups.rank == 1 else "v1"
+            fails(ValueError if groups.rank == 1 else zero.Error, "tag", lambda: engine.save_checkpoint(folder, tag))
+        engine.destroy()
+
+
 CASES = [
     built_without_memory,
     meta_device_and_training,
@@ -522,6 +597,7 @@ CASES = [
     dcp_both_ways,
     universal_there_and_back,
     deepspeed_reads_and_writes,
+    what_folders_hold,
 ]
 
 if __name__ == "__main__":

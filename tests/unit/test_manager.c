@@ -229,7 +229,7 @@ static int meets_twice(int rank)
     int all[RANKS];
 
     fake.is_started = 1;
-    fake.job = (struct weft_manager_job){rank, RANKS, rank, RANKS, "fake:7"};
+    fake.job = (struct weft_manager_job){rank, RANKS, rank, RANKS, "fake:7", 0};
     for (int i = 0; i < 2; i++) {
         int mine = 100 * i + rank;
 
@@ -251,6 +251,32 @@ static int meets_twice(int rank)
     return 0;
 }
 
+/* Where others may read what is put, ranks of one host put nothing, and meet by the job's name. */
+static int meets_unread(int rank)
+{
+    const struct wi_bootstrap_settings s = {.job_key_fd = -1};
+    struct wi_bootstrap *b;
+    int mine = 7 * rank, all[RANKS];
+
+    fake.is_started = 1;
+    fake.job = (struct weft_manager_job){rank, RANKS, rank, RANKS, "fake:open", 1};
+    snprintf(fake.job.name, sizeof fake.job.name, "fake:open:%d", (int)getppid());
+    NEED(wi_bootstrap_env(&s, soon(), &b) == WEFT_SUCCESS);
+    NEED(b->rank == rank && b->nranks == RANKS && b->has_secret && !strcmp(b->job, fake.job.name));
+    NEED(b->all_gather(b, &mine, sizeof mine, all, soon()) == WEFT_SUCCESS);
+    for (int r = 0; r < RANKS; r++)
+        NEED(all[r] == 7 * r);
+    b->destroy(b);
+    return 0;
+}
+
+static void unread(void)
+{
+    shared->value[0] = '\0';
+    CU_ASSERT_EQUAL(in_children(meets_unread, RANKS), 0);
+    CU_ASSERT_EQUAL(shared->value[0], '\0');
+}
+
 static void meeting(void)
 {
     CU_ASSERT_EQUAL(in_children(meets_twice, RANKS), 0);
@@ -264,7 +290,7 @@ static int alone(int rank)
 
     fake.is_started = 1;
     fake.fence = WEFT_EPROTO; /* which is not called */
-    fake.job = (struct weft_manager_job){rank, 1, 0, 1, "fake:8"};
+    fake.job = (struct weft_manager_job){rank, 1, 0, 1, "fake:8", 0};
     NEED(wi_bootstrap_env(&s, soon(), &b) == WEFT_SUCCESS && b->nranks == 1);
     b->destroy(b);
     return 0;
@@ -282,8 +308,11 @@ static int fails(weft_status status, const char *text)
 
 static int failing(int rank)
 {
-    static const struct weft_manager_job wrong[] = {
-        {2, 2, -1, -1, "a"}, {-1, 2, -1, -1, "a"}, {0, 0, -1, -1, "a"}, {0, 2, 0, 3, "a"}, {0, 2, 2, 2, "a"}};
+    static const struct weft_manager_job wrong[] = {{2, 2, -1, -1, "a", 0},
+                                                    {-1, 2, -1, -1, "a", 0},
+                                                    {0, 0, -1, -1, "a", 0},
+                                                    {0, 2, 0, 3, "a", 0},
+                                                    {0, 2, 2, 2, "a", 0}};
 
     fake.is_started = 1;
     fake.join = WEFT_ETIMEDOUT; /* without a text of its own */
@@ -293,10 +322,10 @@ static int failing(int rank)
         fake.job = wrong[i];
         NEED(fails(WEFT_EPROTO, "fake: the process manager says rank") == 0);
     }
-    fake.job = (struct weft_manager_job){rank, 1, 0, 1, {0}};
+    fake.job = (struct weft_manager_job){rank, 1, 0, 1, {0}, 0};
     memset(fake.job.name, 'n', sizeof fake.job.name);
     NEED(fails(WEFT_EPROTO, "fake: the process manager says rank") == 0);
-    fake.job = (struct weft_manager_job){rank, 2, -1, -1, "fake:9"};
+    fake.job = (struct weft_manager_job){rank, 2, -1, -1, "fake:9", 0};
     fake.fence = WEFT_ETIMEDOUT;
     NEED(fails(WEFT_ETIMEDOUT, "fake: some rank has not come") == 0);
     fake.fence = WEFT_SUCCESS;
@@ -316,6 +345,7 @@ static void failures(void)
 static const struct wt_case cases[] = {
     {"which process manager is taken", choice},
     {"ranks meet by a manager, once for all communicators", meeting},
+    {"nothing is put where others may read it", unread},
     {"a job of one rank, and what a manager says wrong or not at all", failures},
 };
 WT_UNIT_MAIN("manager", cases)

@@ -7,14 +7,16 @@ import contextlib
 import ctypes
 import json
 import os
+import secrets
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import torch
 
 from . import _library
+from ._groups import hyper_of, saved_hypers
 from ._library import Error
 from ._progress import Progress
 
@@ -33,16 +35,26 @@ def _names(engine: Engine, group: Mapping[str, Any]) -> list[str]:
     return sorted(core.params[core.numbers[tensor]].name for tensor in group["params"])
 
 
-def _take_groups(engine: Engine, saved: Sequence[Mapping[str, Any]], path: str) -> None:
+def _take_groups(engine: Engine, saved: Any, path: str) -> None:
     """Hyper-parameters of groups of the same parameters, in whatever order they were."""
-    by_names = {tuple(theirs.get(_NAMES, ())): theirs for theirs in saved}
-    for number, mine in enumerate(engine.optimizer.param_groups):
+    if not isinstance(saved, list) or not all(isinstance(theirs, dict) for theirs in saved):
+        raise ValueError(f"weft.zero: {path}: what it has of the optimizer's groups is no list of them")
+    by_names = {tuple(theirs[_NAMES]): theirs for theirs in saved if isinstance(theirs.get(_NAMES), list)}
+    found = []
+    for number, (kind, mine) in enumerate(zip(engine.core.kinds, engine.optimizer.param_groups, strict=True)):
         theirs = by_names.get(tuple(_names(engine, mine)))
         if theirs is None:
             warnings.warn(f"weft.zero: {path} has no group of the parameters of group {number}: that keeps its hyper-parameters",
                           stacklevel=4)  # fmt: skip
             continue
-        mine.update({k: tuple(v) if isinstance(v, list) else v for k, v in theirs.items() if k != _NAMES})
+        taken = {k: tuple(v) if isinstance(v, list) else v for k, v in saved_hypers(kind, theirs).items() if k != _NAMES}
+        try:
+            hyper_of({**mine, **taken})
+        except ValueError as problem:
+            raise ValueError(f"weft.zero: {path}: group {number}: {problem}") from None
+        found.append((mine, taken))
+    for mine, taken in found:
+        mine.update(taken)
 
 
 def _client_bytes(engine: Engine, client_state: Mapping[str, Any] | None) -> bytes:
@@ -81,11 +93,14 @@ def agreed_tag(engine: Engine, tag: str) -> str:
     """The tag of rank 0, as checkpoint.tag_validation says: without a word, with a warning, or not if others differ. Collective."""
     comm = engine.core.comm
     mine = tag.encode()
-    if len(mine) > _TAG_MOST or not mine:
-        return tag  # the library says what is wrong with it
+    fits = 1 <= len(mine) <= _TAG_MOST
     told = torch.zeros(_TAG_MOST + 1, dtype=torch.uint8)
-    told[: len(mine)] = torch.frombuffer(bytearray(mine), dtype=torch.uint8)
+    if fits:
+        told[: len(mine)] = torch.frombuffer(bytearray(mine), dtype=torch.uint8)
     comm.broadcast(told)
+    text = f"weft.zero: save_checkpoint: the tag has {len(mine)} bytes, and may have 1 to {_TAG_MOST}"
+    wrong = None if fits else ValueError(text)
+    _everywhere(engine, "save_checkpoint: another rank's tag is empty or too long", wrong)
     first = bytes(told.tolist()).rstrip(b"\0").decode()
     if not comm.any(first != tag):
         return tag
@@ -116,19 +131,21 @@ def write_whole(engine: Engine, state: Mapping[str, Any], path: str) -> None:
     problem: Exception | None = None
     if engine.core.comm.rank == 0:
         try:
-            _replace(state, path)
+            replace_file(path, lambda file: torch.save(state, file))
         except Exception as caught:  # the others wait
             problem = caught
     _everywhere(engine, f"rank 0 could not write {path}", problem)
 
 
-def _replace(state: Mapping[str, Any], path: str) -> None:
+def replace_file(path: str, write: Callable[[BinaryIO], Any]) -> None:
+    """Write a file beside it under a name that nobody can have foreseen, which takes its place once it is on the disk."""
     folder = os.path.dirname(path) or "."
     os.makedirs(folder, exist_ok=True)
-    temporary = os.path.join(folder, f".{os.path.basename(path)}.weft-{os.getpid()}")
+    temporary = os.path.join(folder, f".{os.path.basename(path)}.{secrets.token_hex(8)}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     try:
-        with open(temporary, "wb") as file:
-            torch.save(state, file)
+        with open(descriptor, "wb") as file:
+            write(file)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
@@ -185,11 +202,18 @@ def load(engine: Engine, folder: str, tag: str | None, take: Parts, progress: bo
         raise
     path = os.path.join(folder, info.tag.decode())
     state = json.loads(ctypes.string_at(info.client, info.client_bytes)) if info.client_bytes else {}
+    if not isinstance(state, dict):
+        raise ValueError(f"weft.zero: {path}: what Python saved with it is not what weft.zero saves")
     if take.optimizer:
         core.steps = int(info.step)
         _take_groups(engine, state.get("groups", []), path)
-    for name in _COUNTERS if take.counters else ():
-        setattr(engine, name, state.get("counters", {}).get(name, 0))
-    if take.scheduler and state.get("scheduler") is not None and hasattr(engine.lr_scheduler, "load_state_dict"):
-        engine.lr_scheduler.load_state_dict(state["scheduler"])
+    counters = state.get("counters")
+    if take.counters and isinstance(counters, dict):
+        for name in _COUNTERS:
+            setattr(engine, name, int(counters.get(name, 0)))
+    theirs = state.get("scheduler")
+    scheduler = engine.lr_scheduler
+    if take.scheduler and isinstance(theirs, dict) and scheduler is not None and hasattr(scheduler, "load_state_dict"):
+        known = scheduler.state_dict()  # torch's would take anything, in place of methods, too
+        scheduler.load_state_dict({name: value for name, value in theirs.items() if name in known})
     return path, state.get("client")

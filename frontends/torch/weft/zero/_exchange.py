@@ -81,7 +81,11 @@ class Trained:
         Raises:
             ValueError: their numbers differ.
         """
-        seen = {int(step) for step in steps}
+        told = list(steps)
+        for step in told:
+            if not 0 <= step < 2**53:  # not a number, either
+                raise ValueError(f"weft.zero: {where}: a parameter has made {step} steps")
+        seen = {int(step) for step in told}
         if len(seen) > 1:
             raise ValueError(f"weft.zero: {where}: parameters have made {min(seen)} to {max(seen)} steps; here all have made as "
                              "many")  # fmt: skip

@@ -137,7 +137,11 @@ def _files_of(path: Path) -> list[Path]:
         index = json.load(f)
     if not isinstance(index, dict) or not isinstance(index.get("weight_map"), dict):
         raise ValueError(f"weft.zero: {path} is no index: it has no weight_map")
-    return [path.parent / name for name in sorted(set(index["weight_map"].values()))]
+    names = sorted(set(index["weight_map"].values()))
+    for name in names:
+        if not isinstance(name, str) or Path(name).name != name:
+            raise ValueError(f"weft.zero: {path}: weight_map names {name!r}, which is no file of its folder")
+    return [path.parent / name for name in names]
 
 
 def _catalogue(path: Path) -> dict[str, tuple[str, list[int], str]]:

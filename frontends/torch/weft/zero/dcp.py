@@ -156,7 +156,8 @@ def load(
 ) -> Differences:
     """Take what save, or a program with FSDP2 or DDP, has written, on any number of ranks. Collective.
 
-    Rank 0 reads one tensor after the other, and sends it to the other ranks.
+    Rank 0 reads one tensor after the other, and sends it to the other ranks. It reads as torch.distributed.checkpoint does, which
+    runs what .metadata and entries that are no tensors say: load only what you would run.
 
     Args:
         engine: see save.

@@ -12,12 +12,16 @@ from __future__ import annotations
 import os
 import pickle
 import shutil
+import tempfile
 import types
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
+from ._checkpoint import replace_file
 from ._exchange import Trained
 from ._library import WEIGHT
 from ._safetensors import share, tell
@@ -90,7 +94,17 @@ def save(
                              f"{', '.join(moments)}")  # fmt: skip
     tag = tag or f"global_step{it.core.steps}_universal"
     target, first = Path(folder) / tag, it.core.comm.rank == 0
-    temporary = target.with_name(f".{tag}.new")
+    made: list[str] = []
+
+    def begin() -> str:
+        if target.exists() and not (target / "zero").is_dir():
+            raise ValueError(f"weft.zero: {target} is there, and is no universal checkpoint: it is not replaced")
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        made.append(tempfile.mkdtemp(prefix=f".{tag}.", dir=folder))
+        os.chmod(made[0], 0o777 & ~_umask())
+        return made[0]
+
+    temporary = Path(tell(it.core.comm, begin, str(folder)))
     problem: list[Exception] = []
 
     def attempt(path: Path, value: Any) -> None:
@@ -101,7 +115,6 @@ def save(
         except OSError as failure:
             problem.append(failure)
 
-    tell(it.core.comm, lambda: shutil.rmtree(temporary, ignore_errors=True), str(folder))
     for number, known in enumerate(it.core.params):
         place = temporary / "zero" / known.name
         for name, what in _files_of(it, number).items():
@@ -118,14 +131,19 @@ def save(
             shutil.rmtree(temporary, ignore_errors=True)
             raise problem[0]
         _write_rest(it, temporary, torch_step)
-        shutil.rmtree(target, ignore_errors=True)
+        if target.exists():
+            shutil.rmtree(target)
         temporary.rename(target)
-        latest = target.with_name(".latest_universal.new")
-        latest.write_text(str(tag))
-        latest.replace(target.with_name("latest_universal"))
+        replace_file(str(target.with_name("latest_universal")), lambda file: file.write(str(tag).encode()))
 
     tell(it.core.comm, finish, str(folder))
     return tag
+
+
+def _umask() -> int:
+    """Of this process, which tells it only by another."""
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1], 8) for line in status if line.startswith("Umask:"))
 
 
 class _Unknown:
@@ -138,9 +156,10 @@ class _Unknown:
         pass
 
 
-class _Unpickler(pickle.Unpickler):
+class _Unpickler(pickle._Unpickler):
     """Makes tensors and plain values; calls nothing else that a file names, and does not need DeepSpeed."""
 
+    dispatch: ClassVar[dict[int, Callable[[Any], None]]] = dict(pickle._Unpickler.dispatch)
     known = frozenset({
         ("collections", "OrderedDict"), ("torch", "Size"), ("torch._utils", "_rebuild_tensor_v2"),
         ("torch._utils", "_rebuild_parameter"), ("torch.nn.parameter", "Parameter"),
@@ -149,9 +168,19 @@ class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         return super().find_class(module, name) if (module, name) in self.known else _Unknown
 
+    def load_build(self) -> None:
+        """Attributes of objects are left out: those of a function of torch's could be written, too."""
+        self.stack.pop()  # type: ignore[attr-defined]
+
+    dispatch[pickle.BUILD[0]] = load_build
+
 
 def _values(path: Path) -> dict[str, Any]:
     """A dictionary of a file, with _Unknown for what it has of classes."""
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            if any(name.rsplit("/", 1)[-1] == "constants.pkl" for name in archive.namelist()):
+                raise ValueError(f"weft.zero: {path} is a program of TorchScript's, which is not run")
     plain = types.SimpleNamespace(Unpickler=_Unpickler, __name__="weft.zero.universal")
     made: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=False, pickle_module=plain)
     if not isinstance(made, dict):
