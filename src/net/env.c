@@ -248,7 +248,11 @@ static weft_status env_store(const struct wi_bootstrap_settings *s, struct wi_en
         WI_TRY(env_host(env, "WEFT_STORE_ADDR", s->store_addr));
     if (env->one_host && env->nranks > 1)
         env->hint =
-            "; all ranks were taken to be of one host and user, as the launcher says that all of them are local";
+            getenv("PMIX_NAMESPACE") && !env->manager
+                ? "; all ranks were taken to be of one host and user, as the launcher says that all of them are "
+                  "local, and to do without PMIx, as this one does (WEFT_MANAGER; or the plugin pmix is missing)"
+                : "; all ranks were taken to be of one host and user, as the launcher says that all of them are "
+                  "local";
     if (r->host[0] && wi_rendezvous_host_is_loopback(r->host)) {
         env->one_host = 1;
         env->hint =

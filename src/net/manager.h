@@ -18,11 +18,11 @@ weft_status wi_manager_add(const struct weft_plugin *plugin, void *settings, con
 void wi_manager_visit(void (*fn)(void *arg, const struct weft_plugin *plugin, const char *path), void *arg);
 /* The manager that has started this process, as WEFT_MANAGER allows, loaded ones before PMI-1; NULL: none. WEFT_ECONFIG: it names
  * one that has not. */
+weft_status wi_manager_find(const struct wi_bootstrap_settings *s, const struct weft_plugin **manager);
 /* Whether WEFT_MANAGER names one, or "none". */
 int wi_manager_is_named(const struct wi_bootstrap_settings *s);
 /* Whether rank 0's address and the key go through the manager: not where its keys are open and all ranks are on one host. */
 int wi_manager_exchanges(const struct weft_manager_job *job);
-weft_status wi_manager_find(const struct wi_bootstrap_settings *s, const struct weft_plugin **manager);
 /* Meet the manager and, through it, the other ranks: once in a process, the first time. Rank 0 publishes where it listens and a
  * secret. `job`: what the manager says. */
 weft_status wi_manager_meet(const struct weft_plugin *manager, const struct wi_bootstrap_settings *s,

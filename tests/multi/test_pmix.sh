@@ -62,6 +62,14 @@ END
 }
 tap "weft-info lists it" listed
 tap "ranks meet by it" meets
+# A rank whose plugin is missing waits at another place than the others: it says so.
+one_without() {
+    # shellcheck disable=SC2016
+    WEFT_COMM_INIT_TIMEOUT=3s $mpirun -n 2 bash -c '[ "$OMPI_COMM_WORLD_RANK" -eq 0 ] || export WEFT_MANAGER=none
+        exec ./weft-bench all_reduce -b 1K -e 1K' >"$folder/log" 2>&1 && return 1
+    grep -q 'and to do without PMIx, as this one does' "$folder/log"
+}
+tap "a rank that does without it says so" one_without
 tap "ranks that have one job key" same_key
 tap "ranks that have other job keys are refused" other_keys
 tap "WEFT_MANAGER=none takes the environment" without

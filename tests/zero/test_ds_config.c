@@ -151,8 +151,10 @@ static void batch_sizes(void)
         wt_ds_text_has(c, "gradient_accumulation_steps", number);
         weft_zero_ds_config_free(c);
     }
-    wt_ds_refused("{\"train_batch_size\": 25}", 4, "25 is not 6 x 1 x 4");
-    wt_ds_refused("{\"train_batch_size\": 3}", 4, "3 is not 0 x 1 x 4");
+    wt_ds_refused("{\"train_batch_size\": 25}", 4, "train_batch_size is 25, which is no multiple of ranks, 4");
+    wt_ds_refused("{\"train_batch_size\": 7, \"train_micro_batch_size_per_gpu\": 4}", 2,
+                  "train_batch_size is 7, which is no multiple of train_micro_batch_size_per_gpu x ranks, 8");
+    wt_ds_refused("{\"train_batch_size\": 3}", 4, "train_batch_size is 3, which is no multiple of ranks, 4");
     wt_ds_refused("{}", 4, "ds.json: either train_batch_size or train_micro_batch_size_per_gpu has to be given");
     wt_ds_refused("{\"gradient_accumulation_steps\": 2}", 4, "either train_batch_size or");
     wt_ds_refused("{\"train_batch_size\": 0}", 4, "train_batch_size is 0, and has to be at least 1");

@@ -48,12 +48,17 @@ static weft_status complete_batches(weft_zero_ds_config *c)
 
 static weft_status read_batches(weft_zero_ds_config *c)
 {
+    const char *given = wi_ds_has(c, MICRO) ? MICRO " x " : wi_ds_has(c, STEPS) ? STEPS " x " : "";
+    int all = wi_ds_has(c, MICRO) && wi_ds_has(c, STEPS), has_micro = wi_ds_has(c, MICRO);
     double train, micro, steps;
 
     WI_TRY(complete_batches(c));
     train = wi_ds_number(c, TRAIN);
     micro = wi_ds_number(c, MICRO);
     steps = wi_ds_number(c, STEPS);
+    if (!all && train != micro * steps * c->nranks) /* what was not given has no value that fits */
+        return wi_ds_bad(c, wi_ds_value(c, TRAIN)->at, TRAIN " is %.0f, which is no multiple of %sranks, %.0f", train,
+                         given, (*given ? has_micro ? micro : steps : 1) * c->nranks);
     if (train > 9007199254740992.0 || train != micro * steps * c->nranks)
         return wi_ds_bad(c, wi_ds_value(c, wi_ds_value(c, TRAIN)->given ? TRAIN : MICRO)->at,
                          TRAIN " is not equal to " MICRO " x " STEPS " x ranks: %.0f is not %.0f x %.0f x %d", train,
