@@ -7,6 +7,7 @@ import contextlib
 import copy
 import ctypes
 import gc
+import os
 import pickle
 import subprocess
 import tempfile
@@ -36,6 +37,15 @@ def small_disk(megabytes: int) -> Iterator[str]:
             subprocess.run(["umount", "-l", folder], check=True)
 
 
+def files() -> list[str]:
+    """Of activations, that this process has open."""
+    found = []
+    for number in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            found.append(os.readlink(f"/proc/self/fd/{number}"))
+    return [name for name in found if "weft_spill" in name]
+
+
 def disks_that_fail(groups: ranks.Groups) -> None:
     """A full one is told where it happens, and the model can be trained on afterwards."""
     from weft import zero
@@ -48,7 +58,9 @@ def disks_that_fail(groups: ranks.Groups) -> None:
         gc.collect()
         model(torch.randn(ROWS, WIDTH)).sum().backward()
         assert model.blocks[7].up.weight.grad is not None
+        assert len(files()) == 1
         points.remove()
+        assert not files() and points.stats().get("file_bytes", 0) == 0
         del points, model
     with small_disk(2) as folder:
         file = File(folder)

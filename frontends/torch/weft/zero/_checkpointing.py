@@ -362,6 +362,7 @@ class Checkpoints:
         self.blocks.clear()
         self._classes.clear()
         self._keeper = Keeper()  # a file goes with the last tensor in it
+        self._chain = _Chain(self._keeper)
 
 
 _made: dict[type[nn.Module], type[nn.Module]] = {}
