@@ -105,7 +105,7 @@ dist_man_MANS += \
 	doc/man/weft_zero_ds_config_dtype.3 \
 	doc/man/weft_zero_ds_config_engine.3 \
 	doc/man/weft_zero_ds_config_free.3 \
-	doc/man/weft_zero_ds_config_hyper.3 \
+	doc/man/weft_zero_ds_config_hyper.3 doc/man/weft_zero_ds_config_hyper_of_rest.3 \
 	doc/man/weft_zero_ds_config_read.3 \
 	doc/man/weft_zero_ds_config_text.3 \
 	doc/man/weft_zero_ds_config_warning.3 \
