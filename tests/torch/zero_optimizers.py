@@ -11,7 +11,6 @@ from typing import Any
 
 import ranks
 import torch
-import torch.distributed as dist
 import torch.optim._muon as torchs
 import zero_models as zm
 from torch import nn
@@ -136,55 +135,47 @@ def hidden_matrices_are_found(groups: ranks.Groups) -> None:
     engine.destroy()
 
 
-def folder_of(groups: ranks.Groups) -> str:
-    name = [tempfile.mkdtemp() if groups.rank == 0 else ""]
-    dist.broadcast_object_list(name, 0, group=groups.gloo)
-    return name[0]
-
-
 def configured_and_saved(groups: ranks.Groups) -> None:
     """DeepSpeed's keys; what goes on from a checkpoint or a state_dict, in another stage, has the same bits."""
     from weft import zero
 
     more = {"optimizer": {"type": "Muon", "params": {"muon_lr": 0.02, "adam_lr": 3e-3, "momentum": 0.9, "weight_decay": 0.01}}}
-    data, folder, states = zm.text(6, groups.rank), folder_of(groups), []
-    for stage, state_dtype in ((1, "fp32"), (3, "fp32"), (2, "bf16")):
-        options = {"state_dtype": state_dtype}
-        engine = zero.initialize(zm.gpt(), None, zm.config(stage, **more), options=options)
-        muon, rest = engine.optimizer.param_groups
-        assert (muon["lr"], muon["momentum"], muon["nesterov"], muon["use_muon"]) == (0.02, 0.9, True, True)
-        assert (rest["lr"], rest["betas"], rest["eps"], rest["weight_decay"]) == (3e-3, (0.9, 0.95), 1e-10, 0.01)
-        train(engine, data[:3])
-        engine.save_checkpoint(folder, f"{stage}")
-        state = engine.optimizer.state_dict()
-        train(engine, data[3:])
-        whole = engine.full_state_dict(every_rank=True)
-        states.append(whole)
-        engine.destroy()
-        other = zero.initialize(zm.gpt(), None, zm.config(3 - stage, **more), options=options)
-        other.load_checkpoint(folder, f"{stage}")
-        assert other.global_steps == 3
-        loaded = other.optimizer.state_dict()
-        assert loaded["param_groups"] == state["param_groups"]
-        for place, values in state["state"].items():
-            assert values.keys() == loaded["state"][place].keys() and "step" in values
-            zm.same_bits(values, loaded["state"][place])
-        train(other, data[3:])
-        zm.same_bits(other.full_state_dict(every_rank=True), whole)
-        for group in other.optimizer.param_groups:
-            group["lr"] = 1.0
-        other.optimizer.load_state_dict(state)
-        assert [group["lr"] for group in other.optimizer.param_groups] == [0.02, 3e-3]
-        zm.same_bits(other.optimizer.state_dict()["state"][0], state["state"][0])
-        other.destroy()
-    zm.same_bits(states[0], states[1])
-    # Moments of another optimizer are not taken for these.
-    plain = zm.engine_of(zm.gpt(), 1)
-    fails(zero.Error, "was saved with adamw, muon, and the engine has adamw", lambda: plain.load_checkpoint(folder, "1"))
-    plain.destroy()
-    dist.barrier(group=groups.gloo)
-    if groups.rank == 0:
-        shutil.rmtree(folder)
+    data, states = zm.text(6, groups.rank), []
+    with zm.shared_folder(groups) as folder:
+        for stage, state_dtype in ((1, "fp32"), (3, "fp32"), (2, "bf16")):
+            options = {"state_dtype": state_dtype}
+            engine = zero.initialize(zm.gpt(), None, zm.config(stage, **more), options=options)
+            muon, rest = engine.optimizer.param_groups
+            assert (muon["lr"], muon["momentum"], muon["nesterov"], muon["use_muon"]) == (0.02, 0.9, True, True)
+            assert (rest["lr"], rest["betas"], rest["eps"], rest["weight_decay"]) == (3e-3, (0.9, 0.95), 1e-10, 0.01)
+            train(engine, data[:3])
+            engine.save_checkpoint(folder, f"{stage}")
+            state = engine.optimizer.state_dict()
+            train(engine, data[3:])
+            whole = engine.full_state_dict(every_rank=True)
+            states.append(whole)
+            engine.destroy()
+            other = zero.initialize(zm.gpt(), None, zm.config(3 - stage, **more), options=options)
+            other.load_checkpoint(folder, f"{stage}")
+            assert other.global_steps == 3
+            loaded = other.optimizer.state_dict()
+            assert loaded["param_groups"] == state["param_groups"]
+            for place, values in state["state"].items():
+                assert values.keys() == loaded["state"][place].keys() and "step" in values
+                zm.same_bits(values, loaded["state"][place])
+            train(other, data[3:])
+            zm.same_bits(other.full_state_dict(every_rank=True), whole)
+            for group in other.optimizer.param_groups:
+                group["lr"] = 1.0
+            other.optimizer.load_state_dict(state)
+            assert [group["lr"] for group in other.optimizer.param_groups] == [0.02, 3e-3]
+            zm.same_bits(other.optimizer.state_dict()["state"][0], state["state"][0])
+            other.destroy()
+        zm.same_bits(states[0], states[1])
+        # Moments of another optimizer are not taken for these.
+        plain = zm.engine_of(zm.gpt(), 1)
+        fails(zero.Error, "was saved with adamw, muon, and the engine has adamw", lambda: plain.load_checkpoint(folder, "1"))
+        plain.destroy()
 
 
 def moments_in_fewer_bytes(groups: ranks.Groups) -> None:

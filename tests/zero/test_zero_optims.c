@@ -527,6 +527,19 @@ static void big_update(void *arg, const weft_zero_update *piece)
     }
 }
 
+/* A micro-batch of parameters without units' passes, and its step. */
+static void give_and_step(struct ft_rank *f, weft_zero *zero, const int *params, const size_t *elems, int nparams,
+                          int step, float *values)
+{
+    for (int p = 0; p < nparams; p++) {
+        for (size_t i = 0; i < elems[p]; i++)
+            values[i] = zt_gradient(f->rank, step, 0, p, i, 0);
+        WT_REQUIRE_OK(weft_zero_grad_add(zero, params[p], values, WEFT_FLOAT32));
+    }
+    WT_REQUIRE_OK(weft_zero_micro_batch_end(zero));
+    WT_REQUIRE_OK(weft_zero_step(zero, groups, 1, NULL));
+}
+
 static void big_train(struct ft_rank *f, weft_zero_config *config, float *out)
 {
     static float values[BIG];
@@ -558,15 +571,8 @@ static void big_train(struct ft_rank *f, weft_zero_config *config, float *out)
             values[i] = zt_initial(p, i);
         WT_REQUIRE_OK(weft_zero_param_set(zero, params[p], WEFT_ZERO_WEIGHT, values, WEFT_FLOAT32));
     }
-    for (int step = 0; step < 3; step++) {
-        for (int p = 0; p < 2; p++) {
-            for (size_t i = 0; i < shapes[p]; i++)
-                values[i] = zt_gradient(f->rank, step, 0, p, i, 0);
-            WT_REQUIRE_OK(weft_zero_grad_add(zero, params[p], values, WEFT_FLOAT32));
-        }
-        WT_REQUIRE_OK(weft_zero_micro_batch_end(zero));
-        WT_REQUIRE_OK(weft_zero_step(zero, groups, 1, NULL));
-    }
+    for (int step = 0; step < 3; step++)
+        give_and_step(f, zero, params, shapes, 2, step, values);
     for (int p = 0; p < 2; p++) {
         WT_REQUIRE_OK(weft_zero_param_get(zero, params[p], WEFT_ZERO_WEIGHT, out, WEFT_FLOAT32));
         WT_REQUIRE_OK(weft_zero_param_get(zero, params[p], WEFT_ZERO_MOMENT1, out + shapes[p], WEFT_FLOAT32));
@@ -610,7 +616,7 @@ static void big(int rank, int nranks, void *arg)
 enum { WIDE_ROWS = 40, WIDE = WIDE_ROWS * 350, SQUARE = 8 * 8, FREE = 3000, THREE = WIDE + SQUARE + FREE };
 static size_t matrices_train(struct ft_rank *f, const weft_zero_config *config, int narrow_first, float *out)
 {
-    static const size_t shapes[3][2] = {{WIDE_ROWS, 350}, {8, 8}, {FREE}};
+    static const size_t shapes[3][2] = {{WIDE_ROWS, 350}, {8, 8}, {FREE}}, elems[3] = {WIDE, SQUARE, FREE};
     static const char *const names[3] = {"wide", "square", "vector"};
     static float values[WIDE];
     const int order[3] = {narrow_first, !narrow_first, 2};
@@ -631,20 +637,11 @@ static size_t matrices_train(struct ft_rank *f, const weft_zero_config *config, 
     }
     WT_REQUIRE_OK(weft_zero_unit_add(zero, "all", (int[]){params[order[0]], params[order[1]], params[2]}, 3, &unit));
     WT_REQUIRE_OK(weft_zero_seal(zero));
-    for (int step = 0; step < 3; step++) {
-        for (int p = 0; p < 3; p++) {
-            size_t n = (size_t[]){WIDE, SQUARE, FREE}[p];
-
-            for (size_t i = 0; i < n; i++)
-                values[i] = zt_gradient(f->rank, step, 0, p, i, 0);
-            WT_REQUIRE_OK(weft_zero_grad_add(zero, params[p], values, WEFT_FLOAT32));
-        }
-        WT_REQUIRE_OK(weft_zero_micro_batch_end(zero));
-        WT_REQUIRE_OK(weft_zero_step(zero, groups, 1, NULL));
-    }
+    for (int step = 0; step < 3; step++)
+        give_and_step(f, zero, params, elems, 3, step, values);
     for (int p = 0; p < 3; p++) {
         WT_REQUIRE_OK(weft_zero_param_get(zero, params[p], WEFT_ZERO_WEIGHT, out, WEFT_FLOAT32));
-        out += (size_t[]){WIDE, SQUARE, FREE}[p];
+        out += elems[p];
     }
     WT_CHECK_OK(weft_zero_get_stats(zero, &stats));
     WT_CHECK_OK(weft_zero_destroy(zero));

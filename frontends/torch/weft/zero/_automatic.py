@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from ._groups import hyper_of
 from ._library import DsModel
 
 _log = logging.getLogger("weft.zero")
@@ -38,16 +39,10 @@ def _hidden_size(model: nn.Module) -> int:
 def _of_optimizer(optimizer: Any, hypers: Mapping[str, Any]) -> dict[str, float]:
     """Hyper-parameters that were passed by name, or that an optimizer of torch.optim has."""
     group = {**(optimizer.defaults if isinstance(optimizer, torch.optim.Optimizer) else {}), **hypers}
-    found: dict[str, float] = {}
-    for name, fields in (("lr", ("lr",)), ("eps", ("eps",)), ("weight_decay", ("weight_decay",)), ("betas", ("beta1", "beta2"))):
-        value = group.get(name)
-        if value is None:
-            continue
-        try:
-            found.update(zip(fields, map(float, value if name == "betas" else (value,)), strict=True))
-        except (TypeError, ValueError):
-            raise ValueError(f"weft.zero: {name} is {value!r}, not {'two numbers' if name == 'betas' else 'a number'}") from None
-    return found
+    given = {name: group[name] for name in ("lr", "betas", "eps", "weight_decay") if group.get(name) is not None}
+    hyper = hyper_of(given)
+    fields = [field for name in given for field in (("beta1", "beta2") if name == "betas" else (name,))]
+    return {field: getattr(hyper, field) for field in fields}
 
 
 def known(model: nn.Module | None, optimizer: Any, hypers: Mapping[str, Any], told: Mapping[str, Any] | None) -> DsModel:

@@ -75,7 +75,6 @@ class Settings:
     drop_last: bool = True  # by the loader that is made of training_data
     load_universal: bool = False
     tag_validation: str = "warn"
-    report: dict[str, Any] = field(default_factory=dict)  # what of the configuration is about lines that are printed
     text: dict[str, Any] = field(default_factory=dict)  # the configuration
 
     def library_config(self, optimizer: int) -> _library.Config:
@@ -94,7 +93,7 @@ class Settings:
 #: Settings that are fields of weft_zero_config, by their names there.
 _ELEMS = {"prefetch": "prefetch_elems", "persistent": "persistent_elems", "live": "live_elems", "reuse": "reuse_elems"}
 _OWN = {"dtype", "auto_cast", "micro_batch_size", "batch_size", "reduce_every", "state_dtype", "optimizer", "optimizer_params",
-        "scheduler", "scheduler_params", "checkpointing", "drop_last", "load_universal", "tag_validation", "report",
+        "scheduler", "scheduler_params", "checkpointing", "drop_last", "load_universal", "tag_validation",
         "text"}  # fmt: skip
 _FIELDS = {f.name: _ELEMS.get(f.name, f.name) for f in fields(Settings) if f.name not in _OWN}
 
@@ -154,7 +153,6 @@ def _settings(engine: _library.Config, hyper: _library.Hyper, rest: _library.Hyp
     saves = text.get("checkpoint") or {}
     made.load_universal = bool(saves.get("load_universal"))
     made.tag_validation = str(saves.get("tag_validation") or "warn").lower()
-    made.report = {name: text.get(name) for name in ("steps_per_print", "wall_clock_breakdown", "memory_breakdown", "dump_state")}
     made.text = text
     return made
 

@@ -59,7 +59,7 @@ class Engine(EngineCalls):
         self._saving = "nothing"
         self._boundary: bool | None = None
         self._syncing = True
-        self._report = Report(self.settings.report, self.settings.text)
+        self._report = Report(self.settings.text)
         core.scaled = False
         # The core does not keep the engine, which keeps it.
         this = weakref.ref(self)

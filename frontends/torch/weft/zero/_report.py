@@ -24,14 +24,13 @@ class Report:
     """Lines on rank 0's standard error.
 
     Args:
-        settings: of the configuration: steps_per_print, wall_clock_breakdown, memory_breakdown, dump_state.
-        text: the configuration, as it was read.
+        text: the configuration, as it was read, with steps_per_print, wall_clock_breakdown, memory_breakdown, dump_state.
     """
 
-    def __init__(self, settings: Mapping[str, Any], text: Mapping[str, Any]) -> None:
-        self._times, self._memory = bool(settings.get("wall_clock_breakdown")), bool(settings.get("memory_breakdown"))
-        self._every = settings.get("steps_per_print") or (BETWEEN if self._times or self._memory else 0)
-        self._text = text if settings.get("dump_state") else None
+    def __init__(self, text: Mapping[str, Any]) -> None:
+        self._times, self._memory = bool(text.get("wall_clock_breakdown")), bool(text.get("memory_breakdown"))
+        self._every = text.get("steps_per_print") or (BETWEEN if self._times or self._memory else 0)
+        self._text = text if text.get("dump_state") else None
         self._before: dict[str, int] = {}
 
     def begun(self, engine: Engine) -> None:

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import os
 import pickle
+import secrets
 import shutil
-import tempfile
 import types
 import zipfile
 from collections.abc import Callable
@@ -94,15 +94,14 @@ def save(
                              f"{', '.join(moments)}")  # fmt: skip
     tag = tag or f"global_step{it.core.steps}_universal"
     target, first = Path(folder) / tag, it.core.comm.rank == 0
-    made: list[str] = []
 
     def begin() -> str:
         if target.exists() and not (target / "zero").is_dir():
             raise ValueError(f"weft.zero: {target} is there, and is no universal checkpoint: it is not replaced")
         Path(folder).mkdir(parents=True, exist_ok=True)
-        made.append(tempfile.mkdtemp(prefix=f".{tag}.", dir=folder))
-        os.chmod(made[0], 0o777 & ~_umask())
-        return made[0]
+        made = target.with_name(f".{tag}.{secrets.token_hex(8)}")
+        made.mkdir()
+        return str(made)
 
     temporary = Path(tell(it.core.comm, begin, str(folder)))
     problem: list[Exception] = []
@@ -138,12 +137,6 @@ def save(
 
     tell(it.core.comm, finish, str(folder))
     return tag
-
-
-def _umask() -> int:
-    """Of this process, which tells it only by another."""
-    with open("/proc/self/status") as status:
-        return next(int(line.split()[1], 8) for line in status if line.startswith("Umask:"))
 
 
 class _Unknown:
