@@ -1,5 +1,6 @@
 # The transport suite. Each program runs all of it over one transport.
 transport_suite = tests/conform/transport.h tests/conform/transport_main.h tests/conform/transport.c \
+	tests/conform/transport_side.h tests/conform/transport_side.c \
 	tests/conform/transport_messages.c tests/conform/transport_mapped.c \
 	tests/conform/transport_memory.c tests/conform/transport_rma.c tests/conform/transport_faults.c
 
@@ -25,7 +26,8 @@ fakerdma_la_LDFLAGS = $(AM_LDFLAGS) $(plugin_ldflags) -rpath $(plugindir)
 
 # What members of a group can do to each other over shared memory when one of them lies.
 unit_tests += tests/conform/shm_hostile
-tests_conform_shm_hostile_SOURCES = tests/conform/shm_hostile.c tests/conform/transport.h tests/conform/transport.c
+tests_conform_shm_hostile_SOURCES = tests/conform/shm_hostile.c tests/conform/transport.h tests/conform/transport.c \
+	tests/conform/transport_side.h tests/conform/transport_side.c
 tests_conform_shm_hostile_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
 
 # The suite of collectives over every transport: a sample, and all of it.

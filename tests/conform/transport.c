@@ -19,6 +19,7 @@
 #include "base/status.h"
 #include "net/channel.h"
 #include "net/transports.h"
+#include "transport_side.h"
 
 #define SLOT_BYTES 1536
 #define WORDS 64
@@ -34,6 +35,7 @@ struct start {
     const struct tc_fixture *fixture;
     tc_case_fn fn;
     struct tc_shared *shared;
+    struct tc_side_shared *side;
 };
 
 static void host_log(void *impl, enum weft_log_level level, const char *event, const char *format, ...)
@@ -130,6 +132,8 @@ static void rank_body(int rank, int nranks, void *arg)
                                  .fd_close = wi_fd_close,
                                  .process_self = wi_process_self,
                                  .process_state = wi_process_state};
+    if (start->side)
+        WT_REQUIRE((r->side = tc_side_join(start->side, rank, &r->host)) != NULL);
     if (r->fixture->host)
         r->fixture->host(&r->host);
     r->read = read_settings(r);
@@ -148,6 +152,7 @@ static void rank_body(int rank, int nranks, void *arg)
     for (int i = 0; i < nranks; i++)
         free((void *)r->addresses[i]);
     wi_settings_destroy(r->read);
+    tc_side_free(r->side);
     free(r->settings);
     free(r);
 }
@@ -158,34 +163,55 @@ static struct tc_shared *shared_new(void)
     return map == MAP_FAILED ? NULL : map;
 }
 
+/* 0: there is no memory. */
+static int prepare(struct start *start, const struct tc_fixture *fixture, tc_case_fn fn, int nranks)
+{
+    int has_side = (fixture->plugin->caps & WEFT_CAP_SIDE) != 0;
+
+    *start = (struct start){fixture, fn, shared_new(), has_side ? tc_side_shared_new(nranks) : NULL};
+    return start->shared && (start->side || !has_side);
+}
+
+static void clean_up(struct start *start)
+{
+    if (start->shared)
+        munmap(start->shared, sizeof(*start->shared));
+    if (start->side)
+        tc_side_shared_free(start->side);
+}
+
 int tc_run(const struct tc_fixture *fixture, tc_case_fn fn, int nranks, unsigned deadline_ms)
 {
-    struct start start = {fixture, fn, shared_new()};
-    int failed;
+    struct start start;
+    int failed = -1;
 
-    if (!start.shared)
+    if (!prepare(&start, fixture, fn, nranks)) {
+        clean_up(&start);
         return -1;
+    }
     failed = fixture->threads ? wt_threads(nranks, rank_body, &start, deadline_ms)
                               : wt_run(nranks, rank_body, &start, deadline_ms);
-    munmap(start.shared, sizeof(*start.shared));
+    clean_up(&start);
     return failed;
 }
 
 int tc_run_killed(const struct tc_fixture *fixture, tc_case_fn fn, int nranks, int first, int signum,
                   unsigned deadline_ms)
 {
-    struct start start = {fixture, fn, shared_new()};
+    struct start start;
     struct wt_job *job;
     int failed = -1;
 
-    if (!start.shared)
+    if (!prepare(&start, fixture, fn, nranks)) {
+        clean_up(&start);
         return -1;
+    }
     job = wt_job_start(nranks, rank_body, &start);
     for (int rank = first; job && rank < nranks; rank++)
         wt_job_expect_signal(job, rank, signum);
     if (job)
         failed = wt_job_wait(job, deadline_ms);
-    munmap(start.shared, sizeof(*start.shared));
+    clean_up(&start);
     return failed;
 }
 
@@ -203,7 +229,10 @@ weft_status tc_group_try(struct tc_rank *r)
                                            .deadline_ns = wi_deadline_ns(10000000000ull),
                                            .all_gather = tc_all_gather,
                                            .all_gather_arg = r,
-                                           .nchans = WEFT_CHAN_MAX};
+                                           .nchans = WEFT_CHAN_MAX,
+                                           .side = r->side};
+    if (r->side)
+        tc_side_begin(r->side, r->groups_made);
     memset(&r->failure, 0, sizeof(r->failure));
     r->failures = r->rounds = 0;
     return r->ops->group_create(r->endpoint, &r->config, &r->group);
@@ -225,6 +254,8 @@ void tc_group(struct tc_rank *r)
 
 void tc_group_end(struct tc_rank *r, int aborted)
 {
+    if (r->side)
+        tc_side_end(r->side);
     r->ops->group_destroy(r->group, aborted);
     r->group = NULL;
 }

@@ -24,6 +24,7 @@ struct tc_fixture {
 };
 
 struct tc_shared;
+struct tc_side;
 struct tc_rank {
     const struct tc_fixture *fixture;
     const struct weft_transport_ops *ops;
@@ -35,6 +36,7 @@ struct tc_rank {
     void *endpoint, *group;
     struct weft_transport_ops raw; /* below the channels */
     struct weft_group_config config;
+    struct tc_side *side; /* NULL: the transport uses none */
     const void *addresses[TC_MAX_RANKS];
     size_t address_bytes[TC_MAX_RANKS];
     unsigned char member[TC_MAX_RANKS];
