@@ -115,6 +115,12 @@ PKG_CHECK_MODULES([PMIX], [pmix >= 3.0], [have_pmix=yes],
   [have_pmix=no
    AC_MSG_NOTICE([libpmix was not found: ranks under mpirun and srun meet by the environment (Debian package libpmix-dev)])])
 AM_CONDITIONAL([HAVE_PMIX], [test "x$have_pmix" = xyes])
+
+# The transport over UCX is compiled with its headers, and loads the library when it is used.
+PKG_CHECK_MODULES([UCX], [ucx >= 1.13], [have_ucx=yes],
+  [have_ucx=no
+   AC_MSG_NOTICE([UCX was not found: there will be no transport ucx (Debian package libucx-dev)])])
+AM_CONDITIONAL([HAVE_UCX], [test "x$have_ucx" = xyes])
 # Only the tests need CUnit.
 PKG_CHECK_MODULES([CUNIT], [cunit], [have_cunit=yes],
   [have_cunit=no

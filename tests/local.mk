@@ -29,7 +29,7 @@ AM_TESTS_ENVIRONMENT = \
 	WEFT_TEST_PYTHON_TORCH='$(PYTHON_TORCH)'; export WEFT_TEST_PYTHON_TORCH; \
 	WEFT_TEST_HARDENING='$(WEFT_HARDENING)'; export WEFT_TEST_HARDENING; \
 	WEFT_TEST_CC='$(CC) $(WEFT_SANITIZER_CFLAGS)'; export WEFT_TEST_CC; \
-	ASAN_OPTIONS="$${ASAN_OPTIONS-detect_leaks=1:allocator_may_return_null=1}"; export ASAN_OPTIONS; \
+	ASAN_OPTIONS="$${ASAN_OPTIONS-detect_leaks=1:allocator_may_return_null=1:intercept_tls_get_addr=0}"; export ASAN_OPTIONS; \
 	UBSAN_OPTIONS="$${UBSAN_OPTIONS-print_stacktrace=1}"; export UBSAN_OPTIONS; \
 	TSAN_OPTIONS="$${TSAN_OPTIONS-second_deadlock_stack=1:allocator_may_return_null=1:suppressions=$(abs_top_srcdir)/tests/harness/tsan.supp}"; export TSAN_OPTIONS; \
 	if test '$(enable_sanitizer)' != no; then WEFT_TEST_SLOW=$${WEFT_TEST_SLOW-5}; export WEFT_TEST_SLOW; fi;

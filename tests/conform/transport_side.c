@@ -52,14 +52,14 @@ struct tc_side_shared *tc_side_shared_new(int nranks)
 {
     size_t n = (size_t)nranks, bytes = n * sizeof(struct member) + n * n * sizeof(struct box);
     struct tc_side_shared *shared = calloc(1, sizeof(*shared));
-    unsigned char *map =
-        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    unsigned char *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
     if (!shared || map == MAP_FAILED) {
         free(shared);
         return NULL;
     }
-    *shared = (struct tc_side_shared){nranks, (struct member *)map, (struct box *)(map + n * sizeof(struct member)), bytes};
+    *shared =
+        (struct tc_side_shared){nranks, (struct member *)map, (struct box *)(map + n * sizeof(struct member)), bytes};
     for (int i = 0; i < nranks; i++)
         shared->members[i].fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     return shared;
