@@ -350,7 +350,6 @@ void wu_group_destroy(void *group, int aborted)
         at = &(*at)->next;
     *at = g->next;
     wu_leave(e);
-    wu_keeper_wake(e);
     group_free(g);
 }
 

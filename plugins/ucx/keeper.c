@@ -16,80 +16,67 @@
 #include <unistd.h>
 
 #define TICK_MS 10
+#define ROUNDS 64 /* of progress, before others may have the lock */
 #define QUIET_NS 1000000000ull
 
-/* Returns 1 if something is left to see through. */
-static int keep(struct wu_endpoint *e, int *events)
-{
-    int n, left, rounds = 0;
+struct look {
+    unsigned seen;        /* calls of others, at the last look */
+    uint64_t quiet_since;
+    int armed, park;
+};
 
-    wu_enter(e, NULL);
+static void make_progress(struct wu_endpoint *e, struct look *look)
+{
+    int events, rounds = 0, left;
+
     do {
-        n = wu_progress_worker(e);
-        *events += n;
-    } while (n && ++rounds < 64);
-    left = wu_links_flush(e);
+        events = wu_progress_worker(e);
+        if (events)
+            look->quiet_since = e->host->now_ns();
+    } while (events && ++rounds < ROUNDS);
     wu_links_look(e, e->host->now_ns());
-    wu_leave(e);
-    return left || n;
+    left = wu_links_flush(e);
+    if (left)
+        look->quiet_since = e->host->now_ns();
+    look->armed = wu_ucx.ucp_worker_arm(e->worker) != UCS_ERR_BUSY;
+    look->park = look->armed && !left && e->host->now_ns() - look->quiet_since > QUIET_NS;
 }
 
-/* Arm UCX's descriptor; 0: something has happened already. */
-static int arm(struct wu_endpoint *e)
+/* Returns 0: the thread is to end. */
+static int look_after(struct wu_endpoint *e, struct look *look)
 {
-    int armed;
+    int go_on;
 
     wu_enter(e, NULL);
-    armed = wu_ucx.ucp_worker_arm(e->worker) != UCS_ERR_BUSY;
+    look->armed = look->park = 0;
+    if (e->progressed == look->seen)
+        make_progress(e, look);
+    else
+        look->quiet_since = e->host->now_ns();
+    look->seen = e->progressed;
+    e->parked = look->park; /* who sends from now on wakes it */
+    go_on = !e->stop;
     wu_leave(e);
-    return armed;
+    return go_on;
 }
 
-static void doze(struct wu_endpoint *e, int with_worker, int timeout_ms)
+static void doze(struct wu_endpoint *e, const struct look *look)
 {
     struct pollfd fds[2] = {{e->keeper_fd, POLLIN, 0}, {e->worker_fd, POLLIN, 0}};
     uint64_t count;
 
-    if (poll(fds, with_worker ? 2 : 1, timeout_ms) > 0 && (fds[0].revents & POLLIN) &&
+    if (poll(fds, look->armed ? 2 : 1, look->park ? -1 : TICK_MS) > 0 && (fds[0].revents & POLLIN) &&
         read(e->keeper_fd, &count, sizeof count) < 0 && errno != EAGAIN)
         return;
-}
-
-static int stopped(struct wu_endpoint *e)
-{
-    pthread_mutex_lock(&e->lock);
-    int stop = e->stop;
-    pthread_mutex_unlock(&e->lock);
-    return stop;
 }
 
 static void *run(void *arg)
 {
     struct wu_endpoint *e = arg;
-    unsigned seen = atomic_load(&e->progressed);
-    uint64_t quiet_since = e->host->now_ns();
+    struct look look = {.quiet_since = e->host->now_ns()};
 
-    while (!stopped(e)) {
-        unsigned now = atomic_load(&e->progressed);
-        int events = 0, left = 1, armed = 0;
-        if (now == seen) { /* nobody else has looked */
-            left = keep(e, &events);
-            armed = arm(e);
-        }
-        seen = now;
-        if (left || events)
-            quiet_since = e->host->now_ns();
-        if (!left && armed && e->host->now_ns() - quiet_since > QUIET_NS) {
-            atomic_store(&e->parked, 1);
-            /* What was sent before `parked` could be seen has been counted, or is seen through in the next round. */
-            if (atomic_load(&e->progressed) == now)
-                doze(e, 1, -1);
-            atomic_store(&e->parked, 0);
-            quiet_since = e->host->now_ns();
-        } else {
-            doze(e, armed, TICK_MS);
-        }
-    }
+    while (look_after(e, &look))
+        doze(e, &look);
     return NULL;
 }
 
@@ -97,8 +84,8 @@ void wu_keeper_wake(struct wu_endpoint *e)
 {
     uint64_t one = 1;
 
-    if (atomic_load_explicit(&e->parked, memory_order_relaxed) && atomic_exchange(&e->parked, 0) &&
-        write(e->keeper_fd, &one, sizeof one) < 0)
+    e->parked = 0;
+    if (write(e->keeper_fd, &one, sizeof one) < 0)
         return; /* it is readable already */
 }
 
@@ -131,9 +118,9 @@ void wu_keeper_stop(struct wu_endpoint *e)
 {
     uint64_t one = 1;
 
-    pthread_mutex_lock(&e->lock);
+    wu_enter(e, NULL);
     e->stop = 1;
-    pthread_mutex_unlock(&e->lock);
+    wu_leave(e);
     if (write(e->keeper_fd, &one, sizeof one) < 0 && errno != EAGAIN)
         return;
     pthread_join(e->keeper, NULL);

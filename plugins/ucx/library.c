@@ -19,7 +19,7 @@ struct wu_library wu_ucx;
 
 static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
 static int loaded;
-static __thread const struct weft_host *inside;
+static __thread const struct weft_host *inside __attribute__((tls_model("initial-exec"))); /* set twice in each call */
 
 /* ---- Messages ---- */
 
@@ -52,21 +52,21 @@ void wu_library_leave(void)
 
 /* ---- Loading ---- */
 
-/* UCX replaces handlers of a crash when it is loaded (UCX_HANDLE_ERRORS): those are the program's, unless the user asks for it. */
-static const int crashes[] = {SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV};
-#define NCRASHES (sizeof crashes / sizeof crashes[0])
-
+/* UCX takes signals when it is loaded: those of a crash (UCX_HANDLE_ERRORS) and SIGHUP (UCX_DEBUG_SIGNO). They are the program's,
+ * unless the user asks for it. */
 static void *open_library(const char *name)
 {
-    struct sigaction before[NCRASHES];
-    int keep = !getenv("UCX_HANDLE_ERRORS");
+    struct sigaction before[NSIG];
+    int keep = !getenv("UCX_HANDLE_ERRORS") && !getenv("UCX_DEBUG_SIGNO");
+    int known[NSIG] = {0};
     void *handle;
 
-    for (size_t i = 0; i < NCRASHES; i++)
-        sigaction(crashes[i], NULL, &before[i]);
+    for (int i = 1; keep && i < NSIG; i++)
+        known[i] = sigaction(i, NULL, &before[i]) == 0;
     handle = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    for (size_t i = 0; keep && i < NCRASHES; i++)
-        sigaction(crashes[i], &before[i], NULL);
+    for (int i = 1; i < NSIG; i++)
+        if (known[i])
+            sigaction(i, &before[i], NULL);
     return handle;
 }
 

@@ -197,7 +197,10 @@ void wu_peer_fail(struct wu_peer *p, weft_status status, const char *format, ...
     va_start(ap, format);
     vsnprintf(what, sizeof what, format, ap);
     va_end(ap);
-    snprintf(p->text, sizeof p->text, "ucx, process %d: %s", pid, what);
+    if (strstr(what, "process ")) /* it names the process itself */
+        snprintf(p->text, sizeof p->text, "ucx: %s", what);
+    else
+        snprintf(p->text, sizeof p->text, "ucx: %s (process %d)", what, pid);
     host->log(host->impl, WEFT_LOG_INFO, "ucx.peer", "rank %d: %s", p->rank, p->text);
     g->unreported++;
     wu_end_all(p, status);

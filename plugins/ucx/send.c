@@ -81,6 +81,8 @@ static int post(struct wu_peer *p, struct wu_out *o, struct weft_xfer *x, const 
     o->head.token = p->their_token;
     o->head.consumed = p->told = p->consumed;
     l->dirty = 1;
+    if (p->group->endpoint->parked)
+        wu_keeper_wake(p->group->endpoint);
     request = wu_ucx.ucp_am_send_nbx(l->ep, WU_AM_ID, &o->head, sizeof o->head, data, bytes, &param);
     if (!request) {
         wu_out_put(p->group->endpoint, o);
@@ -219,6 +221,5 @@ weft_status wu_send(void *group, struct weft_xfer *x)
     wu_enter(g->endpoint, g);
     st = take(g, x);
     wu_leave(g->endpoint);
-    wu_keeper_wake(g->endpoint);
     return st;
 }

@@ -120,8 +120,8 @@ struct wu_endpoint {
     size_t address_bytes;
     int worker_fd;
     int deaths;                /* an epoll of the links' pidfds */
-    pthread_mutex_t lock;      /* of all below, and of all groups */
-    struct wu_group *inside;   /* whose thread holds the lock; NULL: the keeper's */
+    atomic_int locked;         /* the lock: of all below, and of all groups (endpoint.c) */
+    struct wu_group *inside;   /* whose thread has the lock; NULL: the keeper's */
     int in_progress;
     struct wu_group *groups;
     struct wu_link *links;
@@ -137,8 +137,8 @@ struct wu_endpoint {
     /* the keeper */
     pthread_t keeper;
     int keeping, stop, keeper_fd;
-    atomic_uint progressed;    /* calls of progress */
-    atomic_int parked;
+    unsigned progressed;       /* calls of other threads */
+    int parked;                /* it sleeps until something is sent, or UCX has news */
 };
 
 /* ---- Group ---- */
@@ -265,7 +265,7 @@ void wu_route_free(struct wu_endpoint *e, struct wu_peer *p);
 /* keeper.c */
 weft_status wu_keeper_start(struct wu_endpoint *e);
 void wu_keeper_stop(struct wu_endpoint *e);
-void wu_keeper_wake(struct wu_endpoint *e); /* something is sent: it may have to be seen through */
+void wu_keeper_wake(struct wu_endpoint *e); /* under the lock; something is sent, and may have to be seen through */
 
 /* link.c */
 struct wu_link *wu_link_get(struct wu_endpoint *e, const struct wu_hello *hello, const struct weft_process *process,

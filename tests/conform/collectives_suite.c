@@ -9,7 +9,7 @@
 #include "tests/harness/harness.h"
 #include "tests/harness/late.h"
 
-static char fake_path[1200] = "PLUGIN_PATH=";
+static char fake_path[1200] = "PLUGIN_PATH=", ucx_path[600] = "PLUGIN_PATH=";
 static const char *const inproc[] = {"TRANSPORTS=inproc", NULL};
 static const char *const shm[] = {"TRANSPORTS=shm", NULL};
 static const char *const asleep[] = {"TRANSPORTS=shm", "COMM_SPIN=0", "COMM_YIELDS=0", NULL};
@@ -22,6 +22,10 @@ static const char *const fake_late[] = {"TRANSPORTS=fakerdma",   fake_path, "FAK
                                         "COMM_SLICE_BYTES=1000", NULL};
 static const char *const card[] = {"TRANSPORTS=fakecard", fake_path, "COMM_SPIN=0", NULL};
 static const char *const card_late[] = {"TRANSPORTS=fakecard", fake_path, "COMM_SPIN=0", "FAKECARD_LATE=12", NULL};
+static const char *const ucx[] = {"TRANSPORTS=ucx", ucx_path, "UCX_NETWORK=any", NULL};
+static const char *const ucx_sliced[] = {
+    "TRANSPORTS=ucx", ucx_path, "UCX_NETWORK=any", "UCX_SEGMENT=4K", "UCX_WINDOW=64K", "COMM_SLICE_BYTES=1000",
+    "COMM_SPIN=0",    NULL};
 static const char *const hosts[] = {"TRANSPORTS=shm,tcp", NULL};
 static const char *const tcp_sliced[] = {"TRANSPORTS=tcp", "COMM_SLICE_BYTES=1000", "TCP_SOCKETS=3", NULL};
 
@@ -43,6 +47,8 @@ static const struct cc_fixture fixtures[] = {
     {"fake card, late", fake_late, 1, 0, 1, 0},
     {"fake card with arenas", card, 1, 0, 0, 0},
     {"fake card with arenas, late", card_late, 1, 0, 0, 0},
+    {"ucx", ucx, 0, 0, 0, 0},
+    {"ucx in small slices", ucx_sliced, 0, 0, 1, 0},
     {"shm, late engine", shm, 0, 1, 0, 1},
     {"tcp, late engine", tcp, 0, 0, 0, 1},
     {"inproc, late engine", inproc, 1, 0, 0, 1},
@@ -78,6 +84,9 @@ static const struct part parts[] = {
     {"forms", cc_case_forms, "fake card with arenas, late", P(3)},
     {"algorithms", cc_case_algorithms, "fake card with arenas", P(2) | P(4)},
     {"algorithms", cc_case_algorithms, "fake card with arenas, late", P(3)},
+    {"forms", cc_case_forms, "ucx", P(1) | P(2) | P(3) | P(5)},
+    {"forms", cc_case_forms, "ucx in small slices", P(3)},
+    {"algorithms", cc_case_algorithms, "ucx", P(2) | P(3) | P(4)},
     {"forms", cc_case_forms, "shm, late engine", P(3) | P(5)},
     {"forms", cc_case_forms, "tcp, late engine", P(3)},
     {"forms", cc_case_forms, "inproc, late engine", P(3)},
@@ -134,13 +143,26 @@ static int wanted(const char *title, int argc, char **argv)
     return 1;
 }
 
+/* NULL: it can be had. */
+static const char *missing(const struct cc_fixture *fixture)
+{
+    if (strncmp(fixture->name, "ucx", 3) == 0 && !strchr(ucx_path, '/'))
+        return "built without UCX (Debian package libucx-dev)";
+    return NULL;
+}
+
 static int run_one(const struct part *part, const struct cc_fixture *fixture, int nranks, int full, int number)
 {
     struct cc_job job = {.fixture = fixture, .full = full};
     unsigned deadline_ms = full ? 900000 : 60000;
     uint64_t began = wt_now_ms();
+    const char *why = missing(fixture);
     int failed;
 
+    if (why) {
+        printf("ok %d - %s over %s, %d ranks # SKIP %s\n", number, part->name, fixture->name, nranks, why);
+        return 0;
+    }
     wi_engine_of_tests = fixture->late ? wt_late_engine : NULL;
     wt_late.seed = (uint64_t)number;
     failed = fixture->threads ? wt_threads_apart(nranks, part->fn, &job, deadline_ms)
@@ -155,10 +177,12 @@ static int run_one(const struct part *part, const struct cc_fixture *fixture, in
 int cc_suite(const char *name, int full, int argc, char **argv)
 {
     int ran = 0, failed = 0;
-    const char *dir = wt_plugin_dir("fakerdma"), *dir2 = wt_plugin_dir("fakecard");
+    const char *dir = wt_plugin_dir("fakerdma"), *dir2 = wt_plugin_dir("fakecard"), *dir3 = wt_plugin_dir("ucx");
     char title[128];
 
     snprintf(fake_path, sizeof fake_path, "PLUGIN_PATH=%s:%s", dir ? dir : "/nowhere", dir2 ? dir2 : "/nowhere");
+    if (dir3)
+        snprintf(ucx_path, sizeof ucx_path, "PLUGIN_PATH=%s", dir3);
 
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         for (size_t f = 0; f < sizeof fixtures / sizeof *fixtures; f++) {

@@ -41,3 +41,10 @@ tests_conform_collectives_LDADD = libharness.la libweftcore.la -lm
 long_tests += tests/conform/collectives_long
 tests_conform_collectives_long_SOURCES = tests/conform/collectives_long.c $(collectives_suite)
 tests_conform_collectives_long_LDADD = libharness.la libweftcore.la -lm
+
+# Messages of one transport, for tests/bench/bench_ucx.py and its like.
+test_programs += tests/bench/bench_transport
+tests_bench_bench_transport_SOURCES = tests/bench/bench_transport.c tests/conform/transport.h tests/conform/transport.c \
+	tests/conform/transport_side.h tests/conform/transport_side.c
+tests_bench_bench_transport_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
+EXTRA_DIST += tests/bench/bench_ucx.py
