@@ -186,6 +186,7 @@ EXTRA_DIST += \
 	doc/adr/0031-zero.md \
 	doc/adr/0032-priorities.md \
 	doc/adr/0033-accumulate.md \
+	doc/adr/0037-ucx.md \
 	doc/guide/measured.md \
 	doc/guide/prediction.svg \
 	doc/guide/simulator.md \
@@ -196,5 +197,5 @@ EXTRA_DIST += \
 	doc/guide/compression.md \
 	doc/guide/convergence.md doc/guide/convergence.svg \
 	doc/guide/security.md \
-	doc/guide/shared-memory.md doc/guide/tcp.md doc/guide/slurm.md \
+	doc/guide/shared-memory.md doc/guide/tcp.md doc/guide/ucx.md doc/guide/slurm.md \
 	doc/guide/zero.md doc/guide/zero_config.py doc/guide/zero-config.md doc/guide/zero-torch.md

@@ -123,8 +123,8 @@ static weft_status open_context(struct wu_endpoint *e)
 static weft_status open_worker(struct wu_endpoint *e)
 {
     ucp_worker_params_t params = {
-        .field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE | UCP_WORKER_PARAM_FIELD_AM_ALIGNMENT |
-                      UCP_WORKER_PARAM_FIELD_FLAGS,
+        .field_mask =
+            UCP_WORKER_PARAM_FIELD_THREAD_MODE | UCP_WORKER_PARAM_FIELD_AM_ALIGNMENT | UCP_WORKER_PARAM_FIELD_FLAGS,
         .thread_mode = UCS_THREAD_MODE_SERIALIZED,
         .am_alignment = 16,
         /* Requests on endpoints of processes that were killed never end (see ucx.h). */
@@ -147,9 +147,10 @@ static weft_status open_worker(struct wu_endpoint *e)
     if (status != UCS_OK)
         return failed(e, "its worker", status);
     if (e->address_bytes > WU_ADDRESS_MAX) {
-        e->host->explain(e->host->impl, WEFT_ENOTSUP,
-                         "ucx: the worker's address has %zu bytes, more than %u: name fewer in UCX_NET_DEVICES or UCX_TLS",
-                         e->address_bytes, WU_ADDRESS_MAX);
+        e->host->explain(
+            e->host->impl, WEFT_ENOTSUP,
+            "ucx: the worker's address has %zu bytes, more than %u: name fewer in UCX_NET_DEVICES or UCX_TLS",
+            e->address_bytes, WU_ADDRESS_MAX);
         return WEFT_ENOTSUP;
     }
     return WEFT_SUCCESS;
@@ -287,9 +288,9 @@ int wu_reachable(void *endpoint, const void *address, size_t bytes)
 
 /* ---- Under the lock ---- */
 
-/* Two of these are paid for each message. A mutex of the C library took a fifth of the time of a stream of 4 KiB over shared memory,
- * most of it in unlocking; this is one exchange and one store. There is seldom a second thread: the keeper's stays away while
- * others call. */
+/* Two of these are paid for each message. A mutex of the C library took a fifth of the time of a stream of 4 KiB over shared
+ * memory, most of it in unlocking; this is one exchange and one store. There is seldom a second thread: the keeper's stays away
+ * while others call. */
 static void lock(struct wu_endpoint *e)
 {
     for (int spins = 0; atomic_exchange_explicit(&e->locked, 1, memory_order_acquire); spins++)

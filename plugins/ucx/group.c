@@ -15,7 +15,7 @@
 #define LEAVE_NS 1000000000ull /* for what is under way when a group is destroyed */
 #define LOOKS 64               /* calls of progress between looks at the side channel and at processes */
 
-enum { PRIV_STATE = 2 };       /* of weft_xfer.priv; see peer.c */
+enum { PRIV_STATE = 2 }; /* of weft_xfer.priv; see peer.c */
 
 /* ---- Making ---- */
 

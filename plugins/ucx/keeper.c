@@ -20,7 +20,7 @@
 #define QUIET_NS 1000000000ull
 
 struct look {
-    unsigned seen;        /* calls of others, at the last look */
+    unsigned seen; /* calls of others, at the last look */
     uint64_t quiet_since;
     int armed, park;
 };

@@ -1,8 +1,8 @@
 /* library.c: libucp is loaded at run time, and kept from printing and from handling signals.
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * A process that does not use UCX is not to have it: it hooks the allocator's system calls and starts a thread. So the plugin is not
- * linked to it.
+ * A process that does not use UCX is not to have it: it hooks the allocator's system calls and starts a thread. So the plugin is
+ * not linked to it.
  */
 #include "library.h"
 
@@ -86,10 +86,10 @@ static weft_status load(const struct weft_host *host)
 
     if (!ucp)
         return missing(host, "libucp.so.0 cannot be loaded");
-    /* libucp needs libucs: a symbol of either is found by libucp's handle. */
-#define WU_FIND(name)                                       \
-    *(void **)&wu_ucx.name = dlsym(ucp, #name);             \
-    if (!wu_ucx.name)                                       \
+        /* libucp needs libucs: a symbol of either is found by libucp's handle. */
+#define WU_FIND(name)                           \
+    *(void **)&wu_ucx.name = dlsym(ucp, #name); \
+    if (!wu_ucx.name)                           \
         return missing(host, "libucp.so.0 lacks a function");
     WU_FUNCTIONS(WU_FIND)
 #undef WU_FIND

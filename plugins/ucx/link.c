@@ -12,8 +12,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define LOOK_NS 1000000ull      /* between looks for processes that ended */
-#define CLOSE_NS 1000000000ull  /* until everything that was sent has left, at the end */
+#define LOOK_NS 1000000ull     /* between looks for processes that ended */
+#define CLOSE_NS 1000000000ull /* until everything that was sent has left, at the end */
 
 /* ---- Processes of this host ---- */
 

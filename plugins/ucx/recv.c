@@ -176,7 +176,8 @@ static int can_take(struct wu_channel *ch, const struct segment *s)
     const struct weft_xfer *x = ch->taking ? ch->to : ch->recvs.first;
     unsigned under_way = 0;
 
-    if (ch->taking ? ch->asked == ch->total : !x) /* all of it is on its way: the next one's turn comes when it is here */
+    if (ch->taking ? ch->asked == ch->total
+                   : !x) /* all of it is on its way: the next one's turn comes when it is here */
         return 0;
     if (x && x->sink && !sinks_allowed(ch->peer->group)) {
         wu_channel_ready(ch);
@@ -219,7 +220,8 @@ static enum taken take(struct wu_channel *ch, const struct segment *s)
     if (!ch->taking)
         meet(ch, s);
     if (s->bytes > ch->total - ch->asked || (!s->bytes && ch->total)) {
-        wu_peer_fail(p, WEFT_EPROTO, "it sent a segment of %zu bytes where %zu belong", s->bytes, ch->total - ch->asked);
+        wu_peer_fail(p, WEFT_EPROTO, "it sent a segment of %zu bytes where %zu belong", s->bytes,
+                     ch->total - ch->asked);
         return TAKEN;
     }
     if (s->is_lost) {
@@ -312,7 +314,9 @@ static ucs_status_t hold(struct wu_channel *ch, uint32_t seq, const struct segme
                           .is_rndv = s->is_rndv,
                           .is_lost = s->is_lost,
                           .is_copy = copied > 0,
-                          .data = copied ? (void *)(h + 1) : s->bytes ? s->data : NULL,
+                          .data = copied     ? (void *)(h + 1)
+                                  : s->bytes ? s->data
+                                             : NULL,
                           .bytes = s->bytes,
                           .total = s->total,
                           .info = *s->info};
@@ -408,8 +412,8 @@ ucs_status_t wu_came(void *arg, const void *header, size_t header_bytes, void *d
             p->segments_got++;
             return UCS_OK;
         }
-        struct segment s = {head.flags, (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0, 0, data, bytes,
-                            head.total, &head.info};
+        struct segment s = {
+            head.flags, (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0, 0, data, bytes, head.total, &head.info};
         return came_segment(p, &head, &s, (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_DATA) != 0);
     case WU_CREDIT:
         return UCS_OK;

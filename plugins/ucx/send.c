@@ -67,7 +67,8 @@ static void sent(void *request, ucs_status_t status, void *arg)
 }
 
 /* Hand a header with bytes of x to UCX. Returns 0 if the peer failed. */
-static int post(struct wu_peer *p, struct wu_out *o, struct weft_xfer *x, const void *data, size_t bytes, uint32_t flags)
+static int post(struct wu_peer *p, struct wu_out *o, struct weft_xfer *x, const void *data, size_t bytes,
+                uint32_t flags)
 {
     ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
                                                  UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_MEMORY_TYPE,

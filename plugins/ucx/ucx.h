@@ -1,13 +1,13 @@
 /* ucx.h: the state that the files of the UCX transport share.
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Endpoint (one per context): a UCP worker, links to other processes, a thread (keeper.c). Group: peers and their channels. One lock,
- * the endpoint's, guards all of it; whoever makes progress handles the messages of every group, so that communicators share
+ * Endpoint (one per context): a UCP worker, links to other processes, a thread (keeper.c). Group: peers and their channels. One
+ * lock, the endpoint's, guards all of it; whoever makes progress handles the messages of every group, so that communicators share
  * connections. What belongs to the group's own thread (states of transfers, sinks) waits for that: `done`, `ready`.
  *
- * A message travels in segments of at most WEFT_UCX_SEGMENT bytes, each of them one active message, numbered for each peer and channel
- * (UCX keeps no order between active messages). UCX chooses how a segment goes, eagerly or by rendezvous; what goes unasked is
- * bounded by a window for each peer, beyond which segments are sent by rendezvous, whose bytes wait at the sender.
+ * A message travels in segments of at most WEFT_UCX_SEGMENT bytes, each of them one active message, numbered for each peer and
+ * channel (UCX keeps no order between active messages). UCX chooses how a segment goes, eagerly or by rendezvous; what goes unasked
+ * is bounded by a window for each peer, beyond which segments are sent by rendezvous, whose bytes wait at the sender.
  *
  *   sender                                  receiver
  *   MESSAGE (first: info, total)    -->     meets the oldest receive of the channel, or is held
@@ -17,8 +17,8 @@
  *   LEAVE                           -->     after as many segments as it says
  *
  * Processes of one host that can watch each other have endpoints without UCX's error handling, as its shared memory needs (1.13
- * refuses it with), and are told of a death by the kernel. All others have it, and an open request on the side channel besides, which ends
- * when the process does. */
+ * refuses it with), and are told of a death by the kernel. All others have it, and an open request on the side channel besides,
+ * which ends when the process does. */
 #ifndef WU_UCX_H
 #define WU_UCX_H
 

@@ -3,9 +3,9 @@
  *
  *     bench_transport PLUGIN.so lat|bw BYTES ITERATIONS [WEFT_NAME=VALUE without WEFT_]...
  *
- * What ucx_perftest's tag_lat and tag_bw, or ib_write_lat and ib_write_bw, do for their network: nothing of weft but the transport (and
- * the channels above it, where it needs them) takes part. Prints microseconds of half a round trip, or MB/s (10^6). Receives are posted
- * before the messages come, as a collective does it; `bw` keeps WINDOW of them posted.
+ * What ucx_perftest's tag_lat and tag_bw, or ib_write_lat and ib_write_bw, do for their network: nothing of weft but the transport
+ * (and the channels above it, where it needs them) takes part. Prints microseconds of half a round trip, or MB/s (10^6). Receives
+ * are posted before the messages come, as a collective does it; `bw` keeps WINDOW of them posted.
  */
 #include <dlfcn.h>
 #include <stdio.h>
