@@ -29,6 +29,7 @@ dist_man_MANS += \
 	doc/man/weft_comm_mesh.3 \
 	doc/man/weft_comm_name.3 \
 	doc/man/weft_comm_newest_algorithm.3 doc/man/weft_comm_newest_collective.3 \
+	doc/man/weft_comm_peer.3 \
 	doc/man/weft_comm_rank.3 \
 	doc/man/weft_comm_residual_bytes.3 \
 	doc/man/weft_comm_residual_clear.3 \
@@ -36,6 +37,7 @@ dist_man_MANS += \
 	doc/man/weft_comm_residual_load.3 \
 	doc/man/weft_comm_residual_save.3 \
 	doc/man/weft_comm_residual_scale.3 \
+	doc/man/weft_comm_routes.3 \
 	doc/man/weft_comm_set_timeout.3 \
 	doc/man/weft_comm_size.3 \
 	doc/man/weft_comm_split.3 \

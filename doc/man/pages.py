@@ -31,6 +31,7 @@ GROUPS = [
     (["comm_split", "comm_dup"], "make communicators from a communicator"),
     (["comm_destroy", "comm_abort"], "end or break a communicator"),
     (["comm_rank", "comm_size", "comm_name", "comm_host", "comm_local"], "ask who and where the ranks are"),
+    (["comm_peer", "comm_routes"], "ask by which transport ranks reach each other"),
     (["comm_topology", "comm_mesh"], "describe the machine, place ranks on it"),
     (["comm_newest_algorithm"], "ask by which algorithm a collective ran"),
     (["comm_status", "last_error", "thread_error"], "find out what failed"),
@@ -62,7 +63,7 @@ GROUPS = [
       "zero_ds_config_text", "zero_ds_config_warning"], "read a configuration of DeepSpeed"),
 ]
 SHOWN = ("weft_context_config", "weft_comm_config", "weft_mesh_axis", "weft_call", "weft_call_options", "weft_message", "weft_oob",
-         "weft_error", "weft_batch_item", "weft_kind", "weft_security", "weft_collective_info", "weft_key_state", "weft_plugin_info",
+         "weft_error", "weft_batch_item", "weft_kind", "weft_security", "weft_collective_info", "weft_key_state", "weft_plugin_info", "weft_peer_info", "weft_route_info",
          "weft_zero_config", "weft_zero_optimizer", "weft_zero_reduce", "weft_zero_param", "weft_zero_hyper", "weft_zero_step_info",
          "weft_zero_what", "weft_zero_stats", "weft_zero_save_options", "weft_zero_save_info", "weft_zero_save_phase",
          "weft_zero_save_status", "weft_zero_load_info", "weft_zero_spill_config", "weft_zero_spill_stats",

@@ -161,7 +161,8 @@ WEFT_API weft_status weft_context_settings(weft_context *context, weft_setting_f
  * @param plugin  valid during the call */
 typedef void (*weft_plugin_fn)(void *arg, const weft_plugin_info *plugin);
 
-/* Visit every plugin that is open, built in or loaded, and then files and folders that were refused.
+/* Visit every plugin that is open, built in or loaded; then transports that this host is without, and files and folders that were
+ * refused, with the reason.
  *
  * @param context  the context
  * @param fn       called for each of them
@@ -411,6 +412,39 @@ WEFT_API weft_status weft_comm_host(const weft_comm *comm, int rank, const char 
  * @return WEFT_SUCCESS
  *         WEFT_EINVAL  comm is not a communicator, or a result pointer is NULL */
 WEFT_API weft_status weft_comm_local(const weft_comm *comm, int *local_rank, int *local_nranks);
+
+/* Tell how this rank reaches another one: its host, the transport, and why no faster one.
+ *
+ * All ranks have agreed on the transport of each pair when the communicator was made.
+ * @param comm  the communicator
+ * @param peer  a rank of comm
+ * @param info  initialised with WEFT_PEER_INFO_INIT, receives it
+ * Threads: any thread.
+ * Blocks: no, but for another thread's call on comm.
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL  comm is not a communicator, peer is not one of its ranks, info is NULL, or info->bytes is
+ *                      no size of it
+ *         WEFT_EABORTED  the communicator is being destroyed */
+WEFT_API weft_status weft_comm_peer(weft_comm *comm, int peer, weft_peer_info *info);
+
+/* Receive one transport from weft_comm_routes.
+ *
+ * @param arg    what weft_comm_routes was given
+ * @param route  valid during the call */
+typedef void (*weft_route_fn)(void *arg, const weft_route_info *route);
+
+/* Visit every transport that some rank of a communicator has: who of two ranks has it, and who is reached.
+ *
+ * For programs that show or judge it; weft_comm_peer says the same in words.
+ * @param comm  the communicator
+ * @param peer  a rank of comm; of this rank itself nothing reaches
+ * @param fn    called for each transport, in order of their names
+ * @param arg   passed to fn
+ * Threads: any thread.
+ * Blocks: no.
+ * @return WEFT_SUCCESS
+ *         WEFT_EINVAL  comm is not a communicator, peer is not one of its ranks, or fn is NULL */
+WEFT_API weft_status weft_comm_routes(const weft_comm *comm, int peer, weft_route_fn fn, void *arg);
 
 /* Describe the machine that the ranks are on: hosts, memories, caches, cores, devices, and the links between them.
  *

@@ -341,14 +341,41 @@ typedef struct weft_collective_info {
 } weft_collective_info;
 #define WEFT_COLLECTIVE_INFO_INIT { sizeof(weft_collective_info), NULL, NULL, 0, 0, 0, 0, NULL }
 
-/* A plugin, as weft_context_plugins shows it. Strings are valid during the call. */
+/* A plugin, as weft_context_plugins shows it. Strings are valid during the call. A refusal is, where kind is "", that another
+ * user could have put the file there, or can change it, or that it is no plugin; where kind is "transport", why this host is
+ * without it: there is no such device, or WEFT_TRANSPORTS does not name it. */
 typedef struct weft_plugin_info {
     size_t bytes;        /* what the library has filled: look at it before fields that were added later */
     const char *kind;    /* "transport", "codec"; "" if it was refused: it was not looked into */
     const char *name;    /* "shm", "tcp", …; of what was refused, its file or folder without the path */
     const char *path;    /* of the file it was loaded from; NULL: built in */
-    const char *refusal; /* NULL: it is open. Else why it was not loaded: another user could have put it there, or can change it */
+    const char *refusal; /* NULL: it is open; else why not */
 } weft_plugin_info;
+
+/* Another rank of a communicator, as this one reaches it, filled by weft_comm_peer. Strings stay valid until the thread's next
+ * weft_comm_peer, or its end; host as long as the communicator. */
+typedef struct weft_peer_info {
+    size_t bytes;          /* sizeof, by WEFT_PEER_INFO_INIT */
+    int node;              /* nodes are numbered from 0, by their lowest rank */
+    int same_node;         /* 1: it is on this rank's */
+    const char *host;      /* its name */
+    const char *transport; /* by which the two reach each other: "shm", "tcp", …; "": this rank itself, without one */
+    const char *left_out;  /* better ones, and why they do not serve: "verbs: rank 3 on host b has none"; "": none */
+    const char *state;     /* what the transport says of the peer now: its process, addresses, "not connected yet"; "": nothing */
+} weft_peer_info;
+#define WEFT_PEER_INFO_INIT { sizeof(weft_peer_info), 0, 0, NULL, NULL, NULL, NULL }
+
+/* A transport between this rank and another, as weft_comm_routes shows it. Strings are valid during the call. */
+typedef struct weft_route_info {
+    size_t bytes;          /* what the library has filled: look at it before fields that were added later */
+    const char *transport; /* its name */
+    int priority;          /* the greatest serves, of those that reach both ways */
+    int here, there;       /* 1: this rank has it; the peer has it */
+    int reaches, reached;  /* 1: the peer is reached from here by it; this rank from there */
+    int used;              /* 1: it serves this pair */
+    int memory;            /* 0: it is a network; through memory, it ends where that does: 1: with the node, 2: with the process */
+    int reserved;
+} weft_route_info;
 
 #ifdef __cplusplus
 }

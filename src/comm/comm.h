@@ -375,6 +375,8 @@ weft_status wi_comm_ended(void);
 weft_status wi_comm_in_operator(void);
 
 weft_status wi_comm_check(const struct weft_comm *comm);
+/* One line: which transports serve how many pairs, and why better ones do not serve the others. */
+void wi_comm_log_peers(const struct weft_comm *comm);
 weft_status wi_comm_build(struct weft_context *ctx, struct wi_bootstrap *bootstrap, const weft_comm_config *config,
                           uint64_t deadline_ns, struct weft_comm **comm);
 /* The caller's, or, if that is NULL, the defaults. */

@@ -330,6 +330,10 @@ weft_status weft_context_plugins(weft_context *ctx, weft_plugin_fn fn, void *arg
             fn(arg, &kept);
         }
     wi_manager_visit(visit_manager, &visit);
+    for (const struct wi_refused_plugin *r = ctx->transports->left_out; r; r = r->next) {
+        weft_plugin_info left_out = {sizeof left_out, "transport", r->name, r->path, r->why};
+        fn(arg, &left_out);
+    }
     for (const struct wi_refused_plugin *r = ctx->transports->refused; r; r = r->next) {
         const char *slash = strrchr(r->path, '/');
         weft_plugin_info refused = {sizeof refused, "", slash ? slash + 1 : r->path, r->path, r->why};

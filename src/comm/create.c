@@ -150,6 +150,7 @@ weft_status wi_comm_build(struct weft_context *ctx, struct wi_bootstrap *bs, con
            : comm->mesh->mapped_group ? "messages, mapped inside nodes"
                                       : "messages",
            bs->has_secret ? "" : ", without a job key (WEFT_INSECURE)");
+    wi_comm_log_peers(comm);
     *out = comm;
     return WEFT_SUCCESS;
 }

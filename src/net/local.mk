@@ -41,6 +41,7 @@ libweft_sources += \
 	src/net/mesh.c src/net/mesh.h \
 	src/net/mesh_intro.c src/net/mesh_intro.h \
 	src/net/mesh_routes.c src/net/mesh_routes.h \
+	src/net/mesh_report.c src/net/mesh_report.h \
 	src/net/mesh_side.c src/net/mesh_side.h \
 	src/net/side.c src/net/side.h \
 	src/net/side_address.c \
@@ -48,4 +49,5 @@ libweft_sources += \
 	src/net/side_exchange.c src/net/side_exchange.h \
 	src/net/side_group.c \
 	src/net/transport_stubs.c \
-	src/net/transports.c src/net/transports.h
+	src/net/transports.c src/net/transports.h \
+	src/net/transports_refused.c src/net/transports_refused.h

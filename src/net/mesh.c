@@ -159,8 +159,12 @@ static void fill_routes(struct build *b)
         for (uint32_t i = 0; i < b->intros[r].ntransports; i++)
             wi_routes_add_transport(routes, b->intros[r].transports[i].name);
     for (int r = 0; r < routes->nranks; r++)
-        for (uint32_t i = 0; i < b->intros[r].ntransports; i++)
+        for (uint32_t i = 0; i < b->intros[r].ntransports; i++) {
             wi_routes_add_caps(routes, b->intros[r].transports[i].name, b->intros[r].transports[i].caps);
+            wi_routes_add_rank(routes, b->intros[r].transports[i].name, r);
+        }
+    for (int i = 0; i < t->count; i++)
+        wi_routes_add_own(routes, t->list[i].plugin->name, t->list[i].plugin->priority);
     for (int r = 0; r < routes->nranks; r++)
         for (int i = 0; i < t->count; i++) {
             struct wi_transport *tp = &t->list[i];
@@ -168,7 +172,7 @@ static void fill_routes(struct build *b)
             size_t bytes;
             const void *address = theirs < 0 ? NULL : address_of(b, r, theirs, &bytes);
             if (address && tp->ops.reachable(tp->endpoint, address, bytes))
-                wi_routes_add_peer(routes, tp->plugin->name, tp->plugin->priority, r);
+                wi_routes_add_peer(routes, tp->plugin->name, r);
         }
 }
 

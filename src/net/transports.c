@@ -24,6 +24,7 @@
 #include "compress/codec.h"
 #include "net/channel.h"
 #include "net/manager.h"
+#include "net/transports_refused.h"
 
 extern const struct weft_plugin weft_plugin_shm;
 extern const struct weft_plugin weft_plugin_tcp;
@@ -308,6 +309,25 @@ static weft_status add_device(struct wi_transports *t, struct wi_settings *setti
     return st;
 }
 
+/* For weft_context_plugins and messages. A folder may be searched twice. */
+static weft_status leave_out(struct wi_transports *t, const char *name, const char *path, const char *why)
+{
+    char text[512];
+
+    for (const struct wi_refused_plugin *r = t->left_out; r; r = r->next)
+        if (strcmp(r->name, name) == 0)
+            return WEFT_SUCCESS;
+    snprintf(text, sizeof text, "%s", why); /* it may be this thread's error, which running out of memory changes */
+    return wi_refused_keep(&t->left_out, path, name, WEFT_ECONFIG, text);
+}
+
+static weft_status leave_unnamed_out(struct wi_transports *t, struct wi_settings *settings,
+                                     const struct weft_plugin *plugin, const char *path)
+{
+    read_left_out(settings, plugin);
+    return leave_out(t, plugin->name, path, WI_NOT_NAMED);
+}
+
 static weft_status add_if_works(struct wi_transports *t, struct wi_settings *settings, const struct weft_plugin *plugin,
                                 char *path, void *handle, int *added)
 {
@@ -317,51 +337,18 @@ static weft_status add_if_works(struct wi_transports *t, struct wi_settings *set
     *added = st >= 0;
     if (st == WEFT_ENOTSUP) {
         wi_log(WEFT_LOG_INFO, "net.transport", "%s is left out: %s", plugin->name, wi_fail_text());
-        wi_fail_clear();
-        return WEFT_SUCCESS;
+        st = plugin->kind == WEFT_PLUGIN_DEVICE ? WEFT_SUCCESS : leave_out(t, plugin->name, path, wi_fail_text());
+        if (st >= 0)
+            wi_fail_clear();
     }
     return st;
-}
-
-static void free_refused(struct wi_refused_plugin *refused)
-{
-    while (refused) {
-        struct wi_refused_plugin *next = refused->next;
-        wi_free(refused->path);
-        wi_free(refused->name);
-        wi_free(refused->why);
-        wi_free(refused);
-        refused = next;
-    }
-}
-
-/* For weft_context_plugins and messages. `name`: the plugin's; NULL: not known. */
-static weft_status keep_refusal(struct wi_transports *t, const char *path, const char *name, weft_status status,
-                                const char *why)
-{
-    struct wi_refused_plugin *refused = wi_calloc(1, sizeof *refused), **end = &t->refused;
-
-    if (!refused)
-        return wi_fail(WEFT_ENOMEM, "plugin %s", path);
-    refused->status = status;
-    refused->path = wi_strdup(path);
-    refused->why = wi_strdup(why);
-    refused->name = name ? wi_strdup(name) : NULL;
-    if (!refused->path || !refused->why || (name && !refused->name)) {
-        free_refused(refused);
-        return wi_fail(WEFT_ENOMEM, "plugin %s", path);
-    }
-    while (*end)
-        end = &(*end)->next;
-    *end = refused;
-    return WEFT_SUCCESS;
 }
 
 static weft_status refuse(struct wi_transports *t, const char *path, const char *name, weft_status status,
                           const char *why)
 {
     wi_log(WEFT_LOG_WARN, "net.plugin", "%s is not loaded: %s", path, why);
-    return keep_refusal(t, path, name, status, why);
+    return wi_refused_keep(&t->refused, path, name, status, why);
 }
 
 /* Plugins are code: any user who could have changed one runs it in this process. */
@@ -415,8 +402,10 @@ static weft_status open_plugin(struct wi_transports *t, struct wi_settings *sett
         return add_codec(plugin, path, added);
     if (plugin->kind == WEFT_PLUGIN_MANAGER)
         return add_manager(settings, plugin, path, added);
-    if (!name_in_list(plugin->name, wanted) || is_loaded(t, plugin))
+    if (is_loaded(t, plugin))
         return WEFT_SUCCESS;
+    if (!name_in_list(plugin->name, wanted))
+        return plugin->kind == WEFT_PLUGIN_TRANSPORT ? leave_unnamed_out(t, settings, plugin, path) : WEFT_SUCCESS;
     WI_TRY(check_name(t, plugin));
     copy = wi_strdup(path);
     if (!copy)
@@ -488,7 +477,7 @@ static weft_status load_directory(struct wi_transports *t, struct wi_settings *s
         if (strcmp(dir, WEFT_PLUGIN_DIR) == 0)
             return WEFT_SUCCESS;
         wi_log(WEFT_LOG_WARN, "plugin.path", "WEFT_PLUGIN_PATH: %s: %s; no plugin is loaded from there", dir, why);
-        return keep_refusal(t, dir, NULL, WEFT_ECONFIG, why);
+        return wi_refused_keep(&t->refused, dir, NULL, WEFT_ECONFIG, why);
     }
     if (n > 0)
         st = check_trusted(t, dir, &trusted);
@@ -519,56 +508,29 @@ static weft_status load_path(struct wi_transports *t, struct wi_settings *settin
     return WEFT_SUCCESS;
 }
 
-static int is_name(const char *name, const char *word, size_t len)
+static const char *built_in_names(char *names, size_t capacity)
 {
-    return name && strncasecmp(name, word, len) == 0 && !name[len];
-}
+    size_t used = 0;
 
-/* The transport of that name was refused, or the file PATH/NAME.so. */
-static int is_refusal_of(const struct wi_refused_plugin *r, const char *word, size_t len)
-{
-    const char *slash = strrchr(r->path, '/'), *file = slash ? slash + 1 : r->path;
-
-    return is_name(r->name, word, len) ||
-           (strncasecmp(file, word, len) == 0 && strcmp(file + len, ".so") == 0); /* equal up to there, it is as long */
-}
-
-/* Why no transport has that name. */
-static weft_status not_found(const struct wi_transports *t, const char *word, size_t len)
-{
-    const struct wi_refused_plugin *r = t->refused;
-    char names[128] = "";
-
-    while (r && !is_refusal_of(r, word, len))
-        r = r->next;
-    if (r)
-        return wi_fail(r->status, "WEFT_TRANSPORTS names \"%.*s\", but %s is not loaded: %s", (int)len, word, r->path,
-                       r->why);
-    r = t->refused;
-    for (size_t i = 0; i < sizeof built_in / sizeof *built_in; i++) {
-        size_t used = strlen(names);
-        if (is_name(built_in[i]->name, word, len))
-            return wi_fail(WEFT_ECONFIG,
-                           "WEFT_TRANSPORTS names \"%s\", which cannot work here (WEFT_LOG=info says why)",
-                           built_in[i]->name);
-        snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", built_in[i]->name);
-    }
-    return wi_fail(WEFT_ECONFIG, "WEFT_TRANSPORTS names \"%.*s\", which does not exist (built in are %s)%s%s%s%s",
-                   (int)len, word, names, r ? "; " : "", r ? r->path : "", r ? " was not loaded: " : "",
-                   r ? r->why : "");
+    names[0] = '\0';
+    for (size_t i = 0; i < sizeof built_in / sizeof *built_in && used < capacity; i++)
+        used += (size_t)snprintf(names + used, capacity - used, "%s%s", used ? ", " : "", built_in[i]->name);
+    return names;
 }
 
 static weft_status check_wanted(const struct wi_transports *t, const char *wanted)
 {
+    char names[128];
+
     if (!wanted || !*wanted || strcasecmp(wanted, "all") == 0)
         return WEFT_SUCCESS;
     for (const char *p = wanted; *p;) {
         size_t len = strcspn(p, ",");
         int found = 0;
         for (int i = 0; i < t->count && !found; i++)
-            found = is_name(t->list[i].plugin->name, p, len);
+            found = wi_plugin_is_named(t->list[i].plugin->name, p, len);
         if (!found)
-            return not_found(t, p, len);
+            return wi_transport_not_found(t, built_in_names(names, sizeof names), p, len);
         p += len + (p[len] == ',');
     }
     return WEFT_SUCCESS;
@@ -604,7 +566,7 @@ weft_status wi_transports_open(struct wi_settings *settings, const char *wanted,
         if (name_in_list(built_in[i]->name, wanted))
             st = add_if_works(t, settings, built_in[i], NULL, NULL, &added);
         else
-            read_left_out(settings, built_in[i]);
+            st = leave_unnamed_out(t, settings, built_in[i], NULL);
     wi_codec_looked_in(plugin_path ? plugin_path : "");
     if (st >= 0)
         st = load_path(t, settings, wanted, plugin_path);
@@ -626,7 +588,8 @@ void wi_transports_close(struct wi_transports *t)
         return;
     wi_side_destroy(t->side);
     wi_devices_close(&t->devices);
-    free_refused(t->refused);
+    wi_refused_free(t->refused);
+    wi_refused_free(t->left_out);
     for (int i = t->count - 1; i >= 0; i--) {
         t->list[i].ops.close(t->list[i].endpoint);
         wi_free(t->list[i].settings);

@@ -37,7 +37,7 @@ struct wi_comm_key {
 struct wi_refused_plugin {
     struct wi_refused_plugin *next;
     weft_status status;
-    char *path, *why, *name; /* name: the plugin's; NULL: not known */
+    char *path, *why, *name; /* path NULL: built in; name: the plugin's, NULL: not known */
 };
 
 #define WI_GONE_KEYS 64
@@ -56,6 +56,7 @@ struct wi_transports {
     struct wi_devices devices;
     struct wi_side *side; /* NULL: no transport uses it */
     struct wi_refused_plugin *refused; /* in the order of loading */
+    struct wi_refused_plugin *left_out; /* transports that cannot work here, or that are not wanted */
 };
 
 /* Open every built-in and every plugin of `plugin_path` (directories, colon separated; NULL: none) that is named in

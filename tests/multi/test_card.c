@@ -79,6 +79,56 @@ static void one_way_is_left_out(int rank, int nranks, void *arg)
     ft_close(&f);
 }
 
+struct seen {
+    int fast, slow;
+    weft_route_info of_fast;
+};
+
+static void see(void *arg, const weft_route_info *route)
+{
+    struct seen *seen = arg;
+
+    seen->slow += strcmp(route->transport, "tcp") == 0 && route->used && !route->memory;
+    if (strcmp(route->transport, "fakerdma") == 0) {
+        seen->fast++;
+        seen->of_fast = *route;
+    }
+}
+
+/* What a program is told: the last rank's card reaches nobody. */
+static void told(struct ft_rank *f)
+{
+    weft_peer_info info = WEFT_PEER_INFO_INIT;
+    int last = f->nranks - 1, alone = f->rank == last;
+    struct seen seen = {0};
+
+    WT_REQUIRE_OK(weft_comm_peer(f->comm, alone ? 0 : last, &info));
+    WT_CHECK(strcmp(info.transport, "tcp") == 0 && info.node == 0 && info.same_node && *info.host && *info.state);
+    WT_CHECK(
+        strstr(info.left_out, alone ? "fakerdma reaches this rank from rank 0 on host " : "fakerdma reaches rank ") &&
+        strstr(info.left_out, ", but not back"));
+    WT_REQUIRE_OK(weft_comm_routes(f->comm, alone ? 0 : last, see, &seen));
+    WT_CHECK(seen.fast == 1 && seen.slow == 1 && seen.of_fast.here && seen.of_fast.there && !seen.of_fast.used);
+    WT_CHECK(seen.of_fast.reaches == !alone && seen.of_fast.reached == alone &&
+             seen.of_fast.bytes == sizeof seen.of_fast);
+    if (!alone && last > 1) {
+        WT_REQUIRE_OK(weft_comm_peer(f->comm, f->rank ? 0 : 1, &info));
+        WT_CHECK(strcmp(info.transport, "fakerdma") == 0 && !*info.left_out);
+    }
+    WT_REQUIRE_OK(weft_comm_peer(f->comm, f->rank, &info));
+    WT_CHECK(info.same_node && !*info.left_out);
+    WT_CHECK_INT(weft_comm_peer(f->comm, f->nranks, &info), WEFT_EINVAL);
+    WT_CHECK_INT(weft_comm_peer(f->comm, -1, &info), WEFT_EINVAL);
+    WT_CHECK(strstr(weft_thread_error(), "comm_peer: rank -1 is not of this communicator") != NULL);
+    WT_CHECK_INT(weft_comm_peer(f->comm, 0, NULL), WEFT_EINVAL);
+    WT_CHECK_INT(weft_comm_peer(NULL, 0, &info), WEFT_EINVAL);
+    info.bytes = 3;
+    WT_CHECK_INT(weft_comm_peer(f->comm, 0, &info), WEFT_EINVAL);
+    WT_CHECK_INT(weft_comm_routes(f->comm, 0, NULL, NULL), WEFT_EINVAL);
+    WT_CHECK_INT(weft_comm_routes(f->comm, f->nranks, see, &seen), WEFT_EINVAL);
+    WT_CHECK_INT(weft_comm_routes(NULL, 0, see, &seen), WEFT_EINVAL);
+}
+
 /* The last rank has no card that reaches anybody: the others keep theirs. */
 static void mixed(int rank, int nranks, void *arg)
 {
@@ -92,6 +142,7 @@ static void mixed(int rank, int nranks, void *arg)
         if (r != rank)
             uses(&f, r, r == nranks - 1 || rank == nranks - 1 ? "tcp" : "fakerdma");
     facts_are(&f, NULL, 0);
+    told(&f);
     for (int i = 0; i < 5; i++)
         WT_CHECK_OK(weft_all_reduce(f.comm, &one, &sum, 1, WEFT_INT32, WEFT_SUM, NULL));
     WT_CHECK_INT(sum, nranks);

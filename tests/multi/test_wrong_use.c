@@ -69,6 +69,8 @@ static void null_handles(void)
     BAD(weft_comm_name(NULL, &text));
     BAD(weft_comm_host(NULL, 0, &text));
     BAD(weft_comm_local(NULL, &n, &n));
+    BAD(weft_comm_peer(NULL, 0, NULL));
+    BAD(weft_comm_routes(NULL, 0, NULL, NULL));
     BAD(weft_comm_status(NULL));
     BAD(weft_comm_set_timeout(NULL, 1));
     BAD(weft_issue(NULL, &call, NULL));
@@ -191,6 +193,8 @@ static void bad_questions(struct ft_rank *f)
     BAD(weft_comm_host(f->comm, 99, &text));
     BAD(weft_comm_rank(f->comm, NULL));
     BAD(weft_comm_local(f->comm, NULL, NULL));
+    BAD(weft_comm_peer(f->comm, f->rank, NULL));
+    BAD(weft_comm_routes(f->comm, f->rank, NULL, NULL));
     BAD(weft_comm_dump(f->comm, NULL));
     WT_CHECK(weft_comm_dump(f->comm, "/nowhere/at/all") < 0);
     BAD(weft_comm_create_id(f->context, NULL, 0, 1, NULL, &comm));

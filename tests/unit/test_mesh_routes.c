@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/status.h"
+#include "net/mesh_report.h"
 #include "net/mesh_routes.h"
 #include "tests/harness/harness.h"
 
@@ -33,7 +34,7 @@ static weft_status all_gather(struct wi_bootstrap *b, const void *mine, size_t b
 /* What rank r reaches over a transport: bits of ranks. */
 struct announced {
     const char *name;
-    int priority[NRANKS];
+    int priority[NRANKS]; /* 0: it has none */
     unsigned reaches[NRANKS];
     uint32_t caps[NRANKS];
 };
@@ -48,8 +49,14 @@ static void announce(struct wi_routes *routes, int rank, const struct announced 
             wi_routes_add_caps(routes, a[i].name, a[i].caps[r]);
     for (int i = 0; i < n; i++)
         for (int r = 0; r < NRANKS; r++)
+            if (a[i].priority[r])
+                wi_routes_add_rank(routes, a[i].name, r);
+    for (int i = 0; i < n; i++)
+        wi_routes_add_own(routes, a[i].name, a[i].priority[rank]);
+    for (int i = 0; i < n; i++)
+        for (int r = 0; r < NRANKS; r++)
             if (a[i].reaches[rank] >> r & 1)
-                wi_routes_add_peer(routes, a[i].name, a[i].priority[rank], r);
+                wi_routes_add_peer(routes, a[i].name, r);
 }
 
 static void agree(struct wi_routes routes[NRANKS], const struct announced *a, int n)
@@ -143,6 +150,20 @@ static void none(void)
     end(routes);
 }
 
+/* A rank says that it reaches others by what it has not. */
+static void claims_too_much(void)
+{
+    static const struct announced a[] = {{"slow", {10, 10, 10}, {6, 5, 3}, {0, 0, 0}},
+                                         {"fast", {90, 90, 0}, {6, 5, 7}, {0, 0, 0}}};
+    struct wi_routes routes[NRANKS];
+
+    agree(routes, a, 2);
+    serves(routes, 0, 1, "fast");
+    serves(routes, 0, 2, "slow");
+    serves(routes, 1, 2, "slow");
+    end(routes);
+}
+
 /* There is room for eight names. The first that is left out is logged, once. */
 static void too_many(void)
 {
@@ -169,11 +190,102 @@ static void too_many(void)
     wi_routes_fini(&routes);
 }
 
+/* ---- In words ---- */
+
+static struct wi_mesh_rank hosts[NRANKS];
+
+/* Ranks 0 and 1 on host a, rank 2 on b; what all say, and what rank `rank` says of its pair with `peer`. */
+static void said(const struct announced *a, int n, const char *report, int rank, int peer, const char *left_out)
+{
+    struct wi_mesh mesh = {.rank = rank, .nranks = NRANKS, .nnodes = 2, .ranks = hosts};
+    struct wi_routes routes[NRANKS];
+    char text[400], cut[20];
+
+    for (int r = 0; r < NRANKS; r++) {
+        snprintf(hosts[r].node.name, sizeof hosts[r].node.name, "%s", r == 2 ? "b" : "a");
+        hosts[r].node_index = r == 2;
+    }
+    agree(routes, a, n);
+    for (int r = 0; r < NRANKS; r++) {
+        mesh.routes = routes[r];
+        wi_mesh_report(&mesh, text, sizeof text);
+        CU_ASSERT_STRING_EQUAL(text, report);
+        if (strcmp(text, report))
+            printf("# %s\n", text);
+    }
+    mesh.routes = routes[rank];
+    wi_mesh_left_out(&mesh, peer, text, sizeof text);
+    CU_ASSERT_STRING_EQUAL(text, left_out);
+    if (strcmp(text, left_out))
+        printf("# %s\n", text);
+    wi_mesh_report(&mesh, cut, sizeof cut);
+    CU_ASSERT(strlen(cut) < sizeof cut && strncmp(cut, report, strlen(cut)) == 0);
+    CU_ASSERT(strlen(cut) == sizeof cut - 1 || strcmp(cut, report) == 0);
+    end(routes);
+}
+
+#define SLOW                             \
+    {                                    \
+        "slow", {10, 10, 10}, {6, 5, 3}, \
+        {                                \
+            0, 0, 0                      \
+        }                                \
+    }
+
+static void some_lack_it(void)
+{
+    static const struct announced host[] = {SLOW, {"fast", {80, 80, 0}, {2, 1, 0}, {0, 0, 0}}};
+    static const struct announced rank[] = {SLOW, {"fast", {80, 0, 80}, {4, 0, 1}, {0, 0, 0}}};
+    static const struct announced ranks[] = {SLOW, {"fast", {80, 0, 0}, {0, 0, 0}, {0, 0, 0}}};
+
+    said(host, 2, "fast 1 pair, slow 2 pairs; fast: host b has none", 0, 2, "fast: rank 2 on host b has none");
+    said(rank, 2, "fast 1 pair, slow 2 pairs; fast: rank 1 on host a has none", 1, 2, "fast: this rank has none");
+    said(ranks, 2, "slow 3 pairs; fast: 2 ranks have none, rank 1 on host a the first", 1, 2, "");
+}
+
+static void it_reaches_not_all(void)
+{
+    static const struct announced one_way[] = {SLOW, {"fast", {80, 80, 80}, {2, 1, 3}, {0, 0, 0}}};
+    static const struct announced neither[] = {SLOW, {"fast", {80, 80, 80}, {2, 1, 0}, {0, 0, 0}}};
+    static const struct announced worse[] = {SLOW, {"worse", {1, 1, 1}, {0, 0, 0}, {0, 0, 0}}};
+
+    said(
+        one_way, 2,
+        "fast 1 pair, slow 2 pairs; fast reaches rank 0 on host a from rank 2 on host b, but not back, and so in 1 more pair",
+        2, 1, "fast reaches rank 1 on host a from here, but not back");
+    said(
+        one_way, 2,
+        "fast 1 pair, slow 2 pairs; fast reaches rank 0 on host a from rank 2 on host b, but not back, and so in 1 more pair",
+        1, 2, "fast reaches this rank from rank 2 on host b, but not back");
+    said(
+        neither, 2,
+        "fast 1 pair, slow 2 pairs; fast reaches neither way between rank 0 on host a and rank 2 on host b, and so in 1 "
+        "more pair",
+        0, 2, "fast reaches neither way");
+    said(worse, 2, "slow 3 pairs", 0, 2, ""); /* nobody misses it */
+}
+
+/* Memory ends with the node, which is not said; on the node it is. */
+static void memory(void)
+{
+    static const struct announced all[] = {SLOW, {"shm", {100, 100, 100}, {2, 1, 0}, {2, 2, 2}}};
+    static const struct announced one[] = {SLOW, {"shm", {100, 0, 100}, {0, 0, 0}, {2, 2, 2}}};
+    static const struct announced process[] = {SLOW, {"inproc", {110, 0, 110}, {0, 0, 0}, {2, 2, 2}}};
+
+    said(all, 2, "shm 1 pair, slow 2 pairs", 0, 2, "");
+    said(one, 2, "slow 3 pairs; shm: rank 1 on host a has none", 0, 1, "shm: rank 1 on host a has none");
+    said(process, 2, "slow 3 pairs", 0, 1, "");
+}
+
 static const struct wt_case cases[] = {
+    {"some ranks lack the better one", some_lack_it},
+    {"the better one does not reach all", it_reaches_not_all},
+    {"memory ends with the node", memory},
     {"pairs with different transports", pairs_differ},
     {"priorities that differ", priorities_differ},
     {"one for all pairs", all_alike},
     {"a pair without one", none},
+    {"a rank that claims what it has not", claims_too_much},
     {"more transports than can be numbered", too_many},
 };
 WT_UNIT_MAIN("mesh_routes", cases)

@@ -19,6 +19,8 @@ _Static_assert(ENDS_AT(weft_error, advice), "padding at the end");
 _Static_assert(ENDS_AT(weft_security, misspelt), "padding at the end");
 _Static_assert(ENDS_AT(weft_collective_info, label), "padding at the end");
 _Static_assert(ENDS_AT(weft_plugin_info, refusal), "padding at the end");
+_Static_assert(ENDS_AT(weft_peer_info, state), "padding at the end");
+_Static_assert(ENDS_AT(weft_route_info, reserved), "padding at the end");
 
 /* ---- The mechanism, on a struct that has grown twice ---- */
 
@@ -209,6 +211,11 @@ static weft_status use_collective_info(void *given)
     return st == WEFT_ENOTFOUND ? WEFT_SUCCESS : st;
 }
 
+static weft_status use_peer_info(void *given)
+{
+    return weft_comm_peer(comm, 0, given);
+}
+
 static const weft_context_config context_config = WEFT_CONTEXT_CONFIG_INIT;
 static const weft_comm_config comm_config = WEFT_COMM_CONFIG_INIT;
 static const weft_oob oob = {.bytes = sizeof(weft_oob), .rank = 0, .nranks = 1, .all_gather = alone};
@@ -217,6 +224,7 @@ static const weft_error error = WEFT_ERROR_INIT;
 static const weft_message message = WEFT_MESSAGE_INIT;
 static const weft_security security = WEFT_SECURITY_INIT;
 static const weft_collective_info collective_info = WEFT_COLLECTIVE_INFO_INIT;
+static const weft_peer_info peer_info = WEFT_PEER_INFO_INIT;
 static const weft_call call = {.bytes = sizeof(weft_call), .kind = WEFT_KIND_BARRIER};
 static const weft_call_options call_options = WEFT_CALL_OPTIONS_INIT;
 
@@ -229,6 +237,7 @@ static const struct wt_struct_row rows[] = {
     {"weft_message", &message, sizeof message, 8, 1, use_message},
     {"weft_security", &security, sizeof security, 8, 1, use_security},
     {"weft_collective_info", &collective_info, sizeof collective_info, 8, 1, use_collective_info},
+    {"weft_peer_info", &peer_info, sizeof peer_info, 8, 1, use_peer_info},
     {"weft_call", &call, sizeof call, 16, 0, use_call},
     {"weft_call_options", &call_options, sizeof call_options, 8, 0, use_call_options},
 };

@@ -102,7 +102,7 @@ std::string Choices::transports()
     std::string names;
     auto add = [](void *arg, const weft_plugin_info *plugin) noexcept {
         auto *all = static_cast<std::string *>(arg);
-        if (strcmp(plugin->kind, "transport") == 0)
+        if (strcmp(plugin->kind, "transport") == 0 && !plugin->refusal)
             *all += (all->empty() ? "" : ", ") + std::string(plugin->name);
     };
     weft_context_plugins(context(), add, &names);

@@ -74,7 +74,7 @@ def info() -> Info:
         refusal=text if _KEY_STATES[key] == "refused" else "",
         misspelt=[misspelt] if misspelt else [],
         insecure=key == _INSECURE,
-        transports=[name for kind, name, *_ in _C.plugins() if kind == "transport"],
+        transports=[name for kind, name, _, refusal in _C.plugins() if kind == "transport" and not refusal],
         algorithms=list(_C.algorithms()),
         memory_reserved=_C.memory_reserved(),
     )
