@@ -30,7 +30,7 @@ EXTRA_DIST += tools/weft-compare tools/compare_run.py tools/compare_hosts.py too
 	tools/compare_placement.c tools/compare_versions.py tools/compare_codecs.py tools/compare_ddp.py tools/compare_torch.py
 
 bin_PROGRAMS += weft-info
-weft_info_SOURCES = tools/tool.h tools/weft_info.c
+weft_info_SOURCES = tools/tool.h tools/weft_info.c tools/info_peers.c tools/info_peers.h tools/info_peers_groups.c tools/info_peers_print.c
 weft_info_LDADD = libweftcore.la $(HWLOC_LIBS) $(JANSSON_LIBS)
 
 # Reads schedules, touches no network.

@@ -16,12 +16,13 @@
 #include "base/settings.h"
 #include "base/settings_given.h"
 #include "base/text.h"
+#include "info_peers.h"
 #include "tool.h"
 
 #define REFUSED_SHOWN 8 /* files that others may have put there */
 
 struct options {
-    int settings, algorithms, json;
+    int settings, algorithms, json, peers;
 };
 
 static const char usage[] = "Usage: weft-info [option]...\n"
@@ -30,7 +31,9 @@ static const char usage[] = "Usage: weft-info [option]...\n"
                             "                     from, what it does\n"
                             "  -a, --algorithms   also every algorithm of every collective\n"
                             "  -A, --all          both\n"
-                            "  -j, --json         everything as JSON\n"
+                            "  -p, --peers        of a job, instead: which transport serves which ranks, and\n"
+                            "                     why no better one; start it with weft-run, mpirun, srun\n"
+                            "  -j, --json         everything as JSON; with --peers that alone\n"
                             "  -h, --help  -V, --version\n"
                             "Settings are read from the environment (WEFT_...) and from the file named by\n"
                             "WEFT_CONFIG_FILE, as a program would.\n"
@@ -160,8 +163,7 @@ static json_t *rates_json(const json_t *settings)
 
 /* ---- The library ---- */
 
-/* Names of files are bytes, of anybody who can make one in a folder that is looked through. */
-static json_t *string_or_null(const char *text)
+json_t *info_string(const char *text)
 {
     char plain[4096];
     json_t *string = text ? json_string(text) : json_null();
@@ -179,11 +181,11 @@ static void add_setting(void *arg, const char *name, const char *value, const ch
 {
     json_t *row = json_object();
 
-    json_object_set_new(row, "name", string_or_null(name));
-    json_object_set_new(row, "value", string_or_null(value));
-    json_object_set_new(row, "default", string_or_null(default_value));
-    json_object_set_new(row, "origin", string_or_null(origin));
-    json_object_set_new(row, "help", string_or_null(help));
+    json_object_set_new(row, "name", info_string(name));
+    json_object_set_new(row, "value", info_string(value));
+    json_object_set_new(row, "default", info_string(default_value));
+    json_object_set_new(row, "origin", info_string(origin));
+    json_object_set_new(row, "help", info_string(help));
     json_array_append_new(arg, row);
 }
 
@@ -191,10 +193,10 @@ static void add_plugin(void *arg, const weft_plugin_info *plugin)
 {
     json_t *row = json_object();
 
-    json_object_set_new(row, "kind", string_or_null(plugin->kind));
-    json_object_set_new(row, "name", string_or_null(plugin->name));
-    json_object_set_new(row, "path", string_or_null(plugin->path));
-    json_object_set_new(row, "refusal", string_or_null(plugin->refusal));
+    json_object_set_new(row, "kind", info_string(plugin->kind));
+    json_object_set_new(row, "name", info_string(plugin->name));
+    json_object_set_new(row, "path", info_string(plugin->path));
+    json_object_set_new(row, "refusal", info_string(plugin->refusal));
     json_array_append_new(arg, row);
 }
 
@@ -202,9 +204,9 @@ static void add_algorithm(void *arg, const char *collective, const char *algorit
 {
     json_t *row = json_object();
 
-    json_object_set_new(row, "collective", string_or_null(collective));
-    json_object_set_new(row, "name", string_or_null(algorithm));
-    json_object_set_new(row, "summary", string_or_null(summary));
+    json_object_set_new(row, "collective", info_string(collective));
+    json_object_set_new(row, "name", info_string(algorithm));
+    json_object_set_new(row, "summary", info_string(summary));
     json_array_append_new(arg, row);
 }
 
@@ -271,8 +273,8 @@ static weft_status add_unknown(json_t *all, const json_t *settings, const char *
         if (nearest && strcmp(nearest, g->name) == 0)
             continue;
         json_t *row = json_pack("{s:s}", "origin", origins[g->origin]);
-        json_object_set_new(row, "name", string_or_null(g->name));
-        json_object_set_new(row, "nearest", string_or_null(nearest));
+        json_object_set_new(row, "name", info_string(g->name));
+        json_object_set_new(row, "nearest", info_string(nearest));
         json_array_append_new(unknown, row);
     }
     wi_given_free(&list);
@@ -288,11 +290,11 @@ static weft_status add_security(weft_context *context, json_t *all)
     if (status != WEFT_SUCCESS)
         return status;
     json_object_set_new(all, "security", json_string(key_states[security.key]));
-    json_object_set_new(all, "security_text", string_or_null(security.text));
+    json_object_set_new(all, "security_text", info_string(security.text));
     if (security.key == WEFT_KEY_REFUSED)
-        json_object_set_new(all, "refusal", string_or_null(security.text));
+        json_object_set_new(all, "refusal", info_string(security.text));
     if (security.misspelt)
-        json_object_set_new(all, "misspelt", string_or_null(security.misspelt));
+        json_object_set_new(all, "misspelt", info_string(security.misspelt));
     return WEFT_SUCCESS;
 }
 
@@ -351,8 +353,7 @@ static void print_machine(const json_t *machine)
     printf("\n");
 }
 
-/* As the log does it: control characters must neither forge a line nor move the cursor. */
-static void print_plain(const char *text)
+void info_print(const char *text)
 {
     for (; *text; text++)
         putchar((unsigned char)*text < ' ' || *text == 0x7f ? ' ' : *text);
@@ -363,17 +364,25 @@ static void print_plugin(const json_t *row)
     const char *path = json_string_value(json_object_get(row, "path"));
 
     printf("plugin    ");
+    if (*text_of(row, "refusal") && *text_of(row, "kind")) {
+        printf("%s ", text_of(row, "kind"));
+        info_print(text_of(row, "name"));
+        printf(" is left out: ");
+        info_print(text_of(row, "refusal"));
+        printf("\n");
+        return;
+    }
     if (*text_of(row, "refusal")) {
-        print_plain(path ? path : "a file");
+        info_print(path ? path : "a file");
         printf(" is not loaded: ");
-        print_plain(text_of(row, "refusal"));
+        info_print(text_of(row, "refusal"));
         printf("\n");
         return;
     }
     printf("%s ", text_of(row, "kind"));
-    print_plain(text_of(row, "name"));
+    info_print(text_of(row, "name"));
     printf(" (");
-    print_plain(path ? path : "built in");
+    info_print(path ? path : "built in");
     printf(")\n");
 }
 
@@ -433,7 +442,7 @@ static void print_unknown(const json_t *all)
         if (strncmp(misspelt, name, len) == 0 && misspelt[len] == ' ')
             continue;
         printf("unknown   ");
-        print_plain(name);
+        info_print(name);
         printf(" (%s) is not a setting%s%s%s\n", text_of(row, "origin"), *nearest ? "; did you mean " : "", nearest,
                *nearest ? "?" : "");
     }
@@ -505,30 +514,85 @@ static int print(const json_t *all, const struct options *o)
     return tool_output_lost("weft-info") || strcmp(text_of(all, "security"), "refused") == 0;
 }
 
+static int show(weft_context *context, const struct options *o)
+{
+    json_t *all = json_object();
+    int failed = collect(context, all);
+
+    if (!failed)
+        failed = print(all, o);
+    json_decref(all);
+    return failed;
+}
+
+/* ---- Peers ---- */
+
+static int print_peers(const struct peers *peers, int json)
+{
+    struct peers_group *groups = NULL;
+    int ngroups = 0, there = peers_groups(peers, &groups, &ngroups);
+    json_t *all = there && json ? peers_json(peers, groups, ngroups) : NULL;
+
+    if (there && json)
+        there = all && json_dumpf(all, stdout, JSON_INDENT(1)) == 0 && putchar('\n') != EOF;
+    else if (there)
+        there = peers_print(peers, groups, ngroups);
+    json_decref(all);
+    peers_groups_free(groups, ngroups);
+    if (!there && !ferror(stdout))
+        return fprintf(stderr, "weft-info: no memory for the pairs of %d ranks\n", peers->nranks), 1;
+    return tool_output_lost("weft-info");
+}
+
+/* Rank 0 shows what all say. The others wait until it has, so that a launcher does not end it before. */
+static int show_peers(weft_context *context, int json)
+{
+    weft_comm_config config = WEFT_COMM_CONFIG_INIT;
+    weft_comm *comm = NULL;
+    struct peers peers;
+    int rank = 0, failed;
+    weft_status st;
+
+    config.name = "weft-info";
+    st = weft_comm_create_env(context, &config, &comm);
+    if (st < 0)
+        return tool_after_rank_0(tool_launcher_rank()), complain("communicator", st);
+    weft_comm_rank(comm, &rank);
+    failed = peers_gather(context, comm, &peers);
+    if (!failed && rank == 0)
+        failed = print_peers(&peers, json);
+    peers_free(&peers);
+    st = weft_barrier(comm, NULL);
+    if (st < 0 && !failed)
+        failed = complain("barrier", st);
+    weft_comm_destroy(comm);
+    return failed;
+}
+
 /* ---- Command line ---- */
 
 /* -1: go on; else the exit status. */
 static int parse(int argc, char **argv, struct options *o)
 {
     static const struct option names[] = {
-        {"config", no_argument, NULL, 'c'},
-        {"algorithms", no_argument, NULL, 'a'},
-        {"all", no_argument, NULL, 'A'},
-        {"json", no_argument, NULL, 'j'},
-        {"help", no_argument, NULL, 'h'},
-        {"version", no_argument, NULL, 'V'},
-        {NULL, 0, NULL, 0},
+        {"config", no_argument, NULL, 'c'},  {"algorithms", no_argument, NULL, 'a'},
+        {"all", no_argument, NULL, 'A'},     {"peers", no_argument, NULL, 'p'},
+        {"json", no_argument, NULL, 'j'},    {"help", no_argument, NULL, 'h'},
+        {"version", no_argument, NULL, 'V'}, {NULL, 0, NULL, 0},
     };
     int c;
 
     opterr = 0;
-    while ((c = getopt_long(argc, argv, "caAjhV", names, NULL)) != -1) {
+    while ((c = getopt_long(argc, argv, "caApjhV", names, NULL)) != -1) {
         switch (c) {
         case 'c':
         case 'a':
         case 'A':
             o->settings |= c != 'a';
             o->algorithms |= c != 'c';
+            break;
+        case 'p':
+            o->peers = 1;
             break;
         case 'j':
             o->json = 1;
@@ -544,6 +608,8 @@ static int parse(int argc, char **argv, struct options *o)
     if (optind < argc)
         return fprintf(stderr, "weft-info: unexpected argument '%s' (--help lists what is understood)\n", argv[optind]),
                2;
+    if (o->peers && (o->settings || o->algorithms))
+        return fprintf(stderr, "weft-info: --peers goes with --json only\n"), 2;
     return -1;
 }
 
@@ -560,11 +626,7 @@ int main(int argc, char **argv)
     weft_status status = weft_context_create(&config, &context);
     if (status != WEFT_SUCCESS)
         return complain("context", status);
-    json_t *all = json_object();
-    done = collect(context, all);
-    if (done == 0)
-        done = print(all, &o);
-    json_decref(all);
+    done = o.peers ? show_peers(context, o.json) : show(context, &o);
     weft_context_destroy(context);
     return done;
 }

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-libweft_sources += plugins/tcp/addr.c plugins/tcp/addr.h plugins/tcp/chan.c plugins/tcp/conn.c plugins/tcp/dial.c \
+tcp_sources = plugins/tcp/addr.c plugins/tcp/addr.h plugins/tcp/chan.c plugins/tcp/conn.c plugins/tcp/dial.c \
 	plugins/tcp/endpoint.c plugins/tcp/fds.c plugins/tcp/fds.h plugins/tcp/frame.c plugins/tcp/frame.h plugins/tcp/group.c plugins/tcp/handshake.c \
 	plugins/tcp/linger.c plugins/tcp/listen.c plugins/tcp/match.c plugins/tcp/peer.c plugins/tcp/process.c plugins/tcp/rails.c plugins/tcp/reserve.c \
 	plugins/tcp/self.c plugins/tcp/serve.c plugins/tcp/spread.c \
 	plugins/tcp/tcp.c plugins/tcp/tcp.h
+libweft_sources += $(tcp_sources)
 
 unit_tests += tests/unit/test_tcp_wire tests/conform/tcp_link tests/conform/tcp_refused
 tests_unit_test_tcp_wire_SOURCES = tests/unit/test_tcp_wire.c

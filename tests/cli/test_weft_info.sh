@@ -77,6 +77,13 @@ left_out() { # settings of a transport that is left out are settings
         WEFT_TRANSPORTS=shm WEFT_TCP_EAGER=nonsense says "^weft " && WEFT_TRANSPORTS=shm WEFT_TCP_EAGER=64K says "^WEFT_TCP_EAGER=64K" -c
 }
 tap "settings of a transport that is left out" left_out
+left_out_why() { # and the reason stands with the plugins
+    WEFT_TRANSPORTS=shm says "^plugin +transport tcp is left out: WEFT_TRANSPORTS does not name it$" && WEFT_TRANSPORTS=shm timeout 20 ./weft-info -j |
+        python3 -c "import json, sys
+tcp, = [p for p in json.load(sys.stdin)['plugins'] if p['name'] == 'tcp']
+assert tcp['kind'] == 'transport' and tcp['refusal'] == 'WEFT_TRANSPORTS does not name it', tcp"
+}
+tap "why a transport is left out" left_out_why
 tap "the machine" says "[1-9][0-9]* cores"
 tap "how fast this core is, and whether it counts" says "WEFT_MEASURE_RATES=n: communicators choose by constants"
 tap "the rates are numbers" says "copy [0-9.]+; sum of float [0-9.]+, double"

@@ -24,6 +24,11 @@ fakecard_la_LDFLAGS = $(AM_LDFLAGS) $(plugin_ldflags) -rpath $(plugindir)
 fakerdma_la_SOURCES = $(fake_rdma)
 fakerdma_la_LDFLAGS = $(AM_LDFLAGS) $(plugin_ldflags) -rpath $(plugindir)
 
+# A fast network that only some ranks have, between processes: TCP under another name. Tests of which transport serves which pair load it.
+test_modules += fakenet.la
+fakenet_la_SOURCES = tests/conform/fake_net.c $(tcp_sources)
+fakenet_la_LDFLAGS = $(AM_LDFLAGS) $(plugin_ldflags) -rpath $(plugindir)
+
 # What members of a group can do to each other over shared memory when one of them lies.
 unit_tests += tests/conform/shm_hostile
 tests_conform_shm_hostile_SOURCES = tests/conform/shm_hostile.c tests/conform/transport.h tests/conform/transport.c \
