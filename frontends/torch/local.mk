@@ -14,7 +14,7 @@ EXTRA_DIST += \
 	frontends/torch/pyproject.toml frontends/torch/wheel_backend.py frontends/torch/make-wheel frontends/torch/README.md \
 	frontends/torch/weft/py.typed \
 	frontends/torch/weft/__init__.py frontends/torch/weft/_algorithms.py frontends/torch/weft/_build.py frontends/torch/weft/_coalescing.py frontends/torch/weft/_codec.py frontends/torch/weft/_groups.py \
-	frontends/torch/weft/_info.py frontends/torch/weft/_load.py frontends/torch/weft/_mesh.py frontends/torch/weft/_register.py frontends/torch/weft/_signals.py \
+	frontends/torch/weft/_info.py frontends/torch/weft/_load.py frontends/torch/weft/_mesh.py frontends/torch/weft/_peers.py frontends/torch/weft/_register.py frontends/torch/weft/_signals.py \
 	frontends/torch/weft/_C.pyi frontends/torch/weft/_residuals.py frontends/torch/weft/_stack.py \
 	frontends/torch/weft/bench.py frontends/torch/weft/ddp.py frontends/torch/weft/flight_recorder.py frontends/torch/weft/fsdp.py \
 	frontends/torch/weft/hooks.py frontends/torch/weft/mem.py frontends/torch/weft/trace.py \

@@ -44,6 +44,10 @@ def wrong_axes_are_refused(g: Groups) -> None:
 
 
 def pairs_share_a_node(g: Groups) -> None:
+    raises(ValueError, "is gloo, not weft", lambda: weft.peers(g.gloo))
+    peers = weft.peers()
+    assert [p.rank for p in peers] == [0, 1, 2, 3] and [p.node for p in peers] == [0, 1, 0, 1], peers
+    assert [p.transport for p in peers if p.rank != g.rank] == ["shm"] * 3 and not any(p.left_out for p in peers), peers
     mesh = weft.mesh(dp=-1, tp=2)
     assert mesh.mesh_dim_names == ("dp", "tp") and mesh.mesh.tolist() == [[0, 2], [1, 3]], mesh
     assert "tp: 2 ranks, traffic 64: within one node" in mesh.weft_reasons, mesh.weft_reasons

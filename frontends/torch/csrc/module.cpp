@@ -132,6 +132,25 @@ static std::string topology(c10d::Backend &backend, const std::string &format)
     return text;
 }
 
+using Peer =
+    std::tuple<std::string, int, std::string, std::string, std::string>; /* host, node, transport, left out, state */
+
+static std::vector<Peer> peers(c10d::Backend &backend)
+{
+    std::vector<Peer> all;
+    with_comm(backend, "peers", [&](weft_comm *comm, Engine &engine) {
+        for (int r = 0; r < engine.size; r++) {
+            weft_peer_info info = WEFT_PEER_INFO_INIT;
+            weft_status st = weft_comm_peer(comm, r, &info);
+            if (st < 0)
+                return st;
+            all.emplace_back(info.host, info.node, info.transport, info.left_out, info.state);
+        }
+        return WEFT_SUCCESS;
+    });
+    return all;
+}
+
 static std::string newest_algorithm(c10d::Backend &backend)
 {
     std::string name;
@@ -396,6 +415,7 @@ PYBIND11_MODULE(_C, m)
     m.def("version", &weft_version);
     m.def("security", &security, nogil());
     m.def("topology", &topology, nogil());
+    m.def("peers", &peers, nogil());
     m.def("newest_algorithm", &newest_algorithm, py::arg("backend"), nogil());
     m.def("mesh_order", &mesh_order, py::arg("backend"), py::arg("names"), py::arg("extents"), py::arg("traffic"),
           nogil());

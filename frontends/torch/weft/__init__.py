@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ._codec import codec
     from ._info import info
     from ._mesh import mesh, topology
+    from ._peers import peers
 
 __version__ = "0.1.0"
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "mem",
     "mesh",
     "monitored_barrier",
+    "peers",
     "topology",
     "trace",
     "zero",
@@ -57,6 +59,8 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"{__name__}._info").info
     if name in ("mesh", "topology"):
         return getattr(importlib.import_module(f"{__name__}._mesh"), name)
+    if name == "peers":
+        return importlib.import_module(f"{__name__}._peers").peers
     if name == "algorithm":
         return importlib.import_module(f"{__name__}._algorithms").algorithm
     if name == "codec":
