@@ -17,10 +17,10 @@ fail() {
     exit 1
 }
 has_torch() { TORCH_DEVICE_BACKEND_AUTOLOAD=0 "$1" -c 'import torch.distributed as d; assert d.is_available()' 2>/dev/null; }
-# The names in tools.txt are also those of the modules.
+# The names in tools.txt are also those of the modules, with _ for -.
 has_tools() {
     local name
-    for name in $(sed -n 's/^\([a-z]*\)==.*/\1/p' "$here/tools.txt"); do
+    for name in $(sed -n 's/^\([a-z-]*\)==.*/\1/p' "$here/tools.txt" | tr - _); do
         "$1" -c "import importlib.util, sys; sys.exit(not importlib.util.find_spec('$name'))" || return 1
     done
 }

@@ -17,7 +17,7 @@ torch_scripts = \
 	tests/torch/test_lint.sh \
 	tests/torch/test_cxx.sh \
 	tests/torch/test_suite.sh \
-	tests/torch/test_slurm.sh \
+	tests/torch/test_slurm.sh tests/torch/test_kubernetes.sh \
 	tests/torch/test_integration.sh
 torch_long_scripts = \
 	tests/torch/test_suite_whole.sh \
@@ -30,7 +30,7 @@ EXTRA_DIST += tests/torch/suite.py tests/torch/suite_load.py tests/torch/suite_r
 	tests/torch/suite_quick.txt tests/torch/integration.py tests/torch/integration_cases.py tests/torch/integration_ops.py \
 	tests/torch/integration_ranks.py tests/torch/integration_sharded.py tests/torch/integration_examples.py \
 	tests/torch/third_party.py tests/torch/soak.py tests/torch/bench.py tests/torch/bench_ddp.py \
-	examples/slurm/bench.sbatch examples/slurm/torch.sbatch \
+	examples/slurm/bench.sbatch examples/slurm/torch.sbatch examples/kubernetes/torch.yaml tests/torch/kubernetes.py \
 	examples/torch/common.py examples/torch/ddp.py examples/torch/ddp_compressed.py examples/torch/fsdp2.py examples/torch/tensor_parallel.py \
 	examples/torch/pipeline_1f1b.py examples/torch/moe_expert_parallel.py examples/torch/three_d.py \
 	examples/torch/context_parallel.py examples/torch/checkpoint.py examples/torch/elastic.py \

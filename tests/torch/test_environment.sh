@@ -22,10 +22,11 @@ from pathlib import Path
 
 # torch in both builds, and whatever else the files name, as wheels.
 folder, *files = map(Path, sys.argv[1:])
-pins = [m.groups() for f in files for m in re.finditer(r"^([a-z]+)==([^;\s]+)", f.read_text(), re.M)]
+pins = [m.groups() for f in files for m in re.finditer(r"^([a-z-]+)==([^;\s]+)", f.read_text(), re.M)]
 pins += [(n, v + "+cpu") for n, v in pins if n == "torch"]
 assert len({n for n, _ in pins}) >= 5, pins
 for name, version in pins:
+    name = name.replace("-", "_")
     info = f"{name}-{version}.dist-info"
     with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as out:
         out.writestr(f"{name}/__init__.py", f"__version__ = {version!r}\n")
