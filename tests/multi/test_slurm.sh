@@ -138,7 +138,9 @@ for mpi in $managers; do
     tap "four hosts, $mpi" bench "$mpi" WEFT_JOB_KEY="$key" -- -N 4
     tap "a killed rank is named, four hosts, $mpi" killed "$mpi" -N 4
 done
-tap "the guide's script" script MPI=
+tap "the guide's script" script MPI= WEFT_LOG=info
+by_pmix() { grep -q 'bootstrap.manager: pmix: rank' "$folder/job.out"; }
+[ -e .libs/pmix.so ] && tap "the guide's script takes PMIx where it can" by_pmix
 tap "the guide's script, none" script MPI=none
 tap "a cut link is named, four hosts" cut_link none -N 4
 tap "scancel ends all on four hosts" cancelled none -N 4
