@@ -6,7 +6,7 @@ set -u
 . "${WEFT_SRCDIR:?}/tests/harness/tap.sh"
 . "$WEFT_SRCDIR/tests/harness/hosts.sh"
 cd "${WEFT_BUILDDIR:?}" || exit 99
-slow=${WEFT_TEST_SLOW:-1} limit=60
+slow=${WEFT_TEST_SLOW:-1} limit=60 ranks=4 guide=$WEFT_SRCDIR/doc/guide/networks.md
 mkdir -m 755 "$tap_dir/plugins"
 cp .libs/fakenet.so "$tap_dir/plugins" || exit 99
 export WEFT_PLUGIN_PATH=$tap_dir/plugins
@@ -16,18 +16,18 @@ export WEFT_JOB_KEY=$key
 
 # What rank $1 has in its environment besides; each test says its own.
 setting() { :; }
-# job COMMAND...: four ranks, two on each of the hosts a and b; 0 when all succeed. What rank R printed is in $tap_dir/R, its status in
+# job COMMAND...: ranks, two on each of the hosts a, b (and c); 0 when all succeed. What rank R printed is in $tap_dir/R, its status in
 # $tap_dir/R.status.
 job() {
     local rank pid pids=() failed=0
-    for rank in 0 1 2 3; do
-        RANK=$rank WORLD_SIZE=4 LOCAL_RANK=$((rank % 2)) LOCAL_WORLD_SIZE=2 MASTER_ADDR=$(hosts_address 0) MASTER_PORT=$((29700 + tap_number)) \
-            hosts_on $((rank / 2)) unshare --uts sh -c 'hostname $0; exec "$@"' "$([ $rank -lt 2 ] && echo a || echo b)" \
+    for ((rank = 0; rank < ranks; rank++)); do
+        RANK=$rank WORLD_SIZE=$ranks LOCAL_RANK=$((rank % 2)) LOCAL_WORLD_SIZE=2 MASTER_ADDR=$(hosts_address 0) MASTER_PORT=$((29700 + tap_number)) \
+            hosts_on $((rank / 2)) unshare --uts sh -c 'hostname $0; exec "$@"' "$(cut -c $((rank / 2 + 1)) <<<abc)" \
             env WEFT_LOG=info WEFT_FAKENET_ID=$((rank / 2)) $(setting $rank) timeout -k 5 $((limit * slow)) "$@" \
             >"$tap_dir/$rank" 2>"$tap_dir/$rank.err" &
         pids+=($!)
     done
-    for rank in 0 1 2 3; do
+    for ((rank = 0; rank < ranks; rank++)); do
         wait "${pids[rank]}"
         echo $? >"$tap_dir/$rank.status"
         [ "$(cat "$tap_dir/$rank.status")" -eq 0 ] || failed=1
@@ -48,7 +48,7 @@ peers() {
 # sums: what this job reduces is right.
 sums() { job ./weft-bench all_reduce -b 1K -e 64K -n 3 && grep -q 'Out of bounds values : 0 OK' "$tap_dir/0" || { shown; grep -h "weft-bench:\|ERROR\|WARN" "$tap_dir"/[0-3].err; head "$tap_dir"/[0-3].status; return 1; }; }
 
-hosts_create 2
+hosts_create 3
 trap 'hosts_remove; rm -rf "$tap_dir"' EXIT
 
 said="fakenet 4 pairs, shm 2 pairs"
@@ -123,6 +123,31 @@ tap "a transport that hangs on one rank" fails 22 "rank.* 3"
 tap "and that rank hung until it was ended" test "$(cat "$tap_dir/3.status")" -eq 124
 setting() { :; }
 limit=60
+
+# What the guide shows is what is printed. block NAME: the indented lines behind that comment, without the command.
+block() { awk -v mark="<!-- $1 -->" '$0 == mark { on = 1; next } on && /^    / { print substr($0, 5); next } on { exit }' "$guide" | grep -v '^\$ '; }
+as_guide() { # NAME FILE
+    block "$1" >"$tap_dir/wanted"
+    [ -s "$tap_dir/wanted" ] && diff "$tap_dir/wanted" "$2"
+}
+laptop() {
+    unshare --uts sh -c 'hostname laptop; exec timeout 60 ./weft-run -n 4 --no-prefix ./weft-info --peers' >"$tap_dir/out" && as_guide "peers: laptop" "$tap_dir/out"
+}
+tap "the guide's laptop" laptop
+plugins() { WEFT_PLUGIN_PATH='' timeout 60 ./weft-info | grep '^plugin' >"$tap_dir/out" && as_guide "info: plugins" "$tap_dir/out"; }
+tap "the guide's plugins" plugins
+setting() { echo WEFT_PLUGIN_PATH=; }
+ethernet() { job ./weft-info --peers && as_guide "peers: ethernet" "$tap_dir/0"; }
+tap "the guide's hosts on Ethernet" ethernet
+setting() { [ "$1" -lt 4 ] || echo WEFT_FAKENET_OPEN=absent; }
+mixed() {
+    local ranks=6
+    job ./weft-info --peers && as_guide "peers: mixed" "$tap_dir/0" && sed -n 's/.*INFO \(comm\.peers: .*\)/\1/p' "$tap_dir/0.err" >"$tap_dir/out" &&
+        as_guide "log: mixed" "$tap_dir/out"
+}
+tap "the guide's mixed job" mixed
+setting() { :; }
+
 named() {
     WEFT_FAKENET_OPEN=absent WEFT_TRANSPORTS=shm,fakenet timeout 60 ./weft-info >"$tap_dir/out" 2>&1
     [ $? -eq 1 ] && grep -q "WEFT_TRANSPORTS names \"fakenet\", which cannot work here: there is no device of the fake network's" "$tap_dir/out"

@@ -72,9 +72,29 @@ trains() {
 looks() {
     ln -sf "$WEFT_BUILDDIR/weft-info" "$tap_dir/bin/weft-info"
     sed 's,/mnt/train/ddp.py --steps 100,--no-python weft-info --peers,' "$manifest" >"$tap_dir/look.yaml" && pods "$tap_dir/look.yaml" &&
-        cat "$tap_dir/pod.0" && grep -q '^host *weft-train-1: ranks 2-3$' "$tap_dir/pod.0" &&
-        grep -q '^pairs *tcp between weft-train-0 and weft-train-1 (4)$' "$tap_dir/pod.0" &&
-        grep -q '^pairs *shm within each of weft-train-0 and weft-train-1 (2)$' "$tap_dir/pod.0"
+        sed -n '/^<!-- peers -->$/,/^$/s/^    //p' "$WEFT_SRCDIR/doc/guide/kubernetes.md" >"$tap_dir/guide" && [ "$(wc -l <"$tap_dir/guide")" -eq 5 ] &&
+        diff "$tap_dir/guide" <(grep -E '^(job|host|pairs|missing) ' "$tap_dir/pod.0")
+}
+# A pod that dies takes the run with it: the other one ends, with a failure that says why, long before a deadline.
+dies() {
+    local i pids=() began
+    sed 's/--steps 100/--steps 1000000/' "$manifest" >"$tap_dir/long.yaml" && prepare "$tap_dir/long.yaml" || return 1
+    for i in 0 1; do
+        hosts_on $i unshare --uts --mount timeout $((150 * slow)) bash "$tap_dir/kubelet" "$tap_dir/$i" "$tap_dir/configmaps" >"$tap_dir/pod.$i" 2>&1 &
+        pids+=($!)
+    done
+    for ((i = 0; i < 600 * slow; i++)); do # until all ranks have connections to the others
+        [ "$(hosts_on 1 ss -Htn state established | grep -c 10.89)" -gt 8 ] && break
+        sleep 0.1
+    done
+    sleep $((3 * slow))
+    kill -KILL $(ip netns pids "$(hosts_name 1)")
+    began=$SECONDS
+    wait "${pids[0]}" && { echo "pod 0 succeeds"; return 1; }
+    wait "${pids[1]}"
+    tail -n 30 "$tap_dir/pod.0"
+    echo "pod 0 ended after $((SECONDS - began)) s"
+    [ $((SECONDS - began)) -le $((40 * slow)) ] && grep -q 'rank [23] on host weft-train-1' "$tap_dir/pod.0"
 }
 without_key() { # the secret is not there: ranks of several pods do not begin without it
     sed '/name: WEFT_JOB_KEY/,/key: key/d; s,/mnt/train/ddp.py --steps 100,--no-python weft-info --peers,' "$manifest" >"$tap_dir/open.yaml"
@@ -96,6 +116,7 @@ tap "two pods of two ranks train" trains 4
 late=20 tap "pod 0's name that comes later" trains 4
 tap "weft-info --peers within it" looks
 tap "without a key they do not begin" without_key
+tap "a pod dies" dies
 hosts_remove
 hosts_create 4
 trap 'hosts_remove; rm -rf "$tap_dir"' EXIT
