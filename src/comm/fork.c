@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include "comm/comm.h"
+#include "exec/nudge.h"
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the list */
@@ -24,6 +25,7 @@ static void in_child(void)
     }
     contexts = NULL;
     pthread_mutex_init(&lock, NULL);
+    wi_nudge_forked();
 }
 
 static void set_handlers(void)

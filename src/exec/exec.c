@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The executor: creation, issue, progress, end of operations. */
 #include "exec/exec.h"
+#include "exec/nudge.h"
 #include "exec/label.h"
 
 #include <string.h>
@@ -87,6 +88,7 @@ weft_status wi_exec_create(struct wi_mesh *mesh, const struct wi_exec_config *co
     wi_op_list_init(&exec->waiting);
     wi_op_list_init(&exec->messages);
     exec->nudge_fd = -1;
+    wi_nudge_hold();
     exec->wanting_end = &exec->wanting;
     exec->algorithm_named = config->algorithm_named;
     exec->wanted = config->wanted;
@@ -150,8 +152,7 @@ void wi_exec_destroy(struct wi_exec *exec)
         exec->free_fragments = f->next;
         wi_free(f);
     }
-    if (exec->nudge_fd >= 0)
-        close(exec->nudge_fd);
+    wi_nudge_release();
     while (exec->names) {
         struct wi_kept_name *name = exec->names;
         exec->names = name->next;

@@ -123,7 +123,7 @@ struct wi_exec {
     uint64_t timeout_ns;
     _Atomic int napping; /* the lock's holder sleeps, or is about to */
     _Atomic int nudged;  /* it should not: another thread wants the lock */
-    int nudge_fd;        /* readable when nudged; -1: not made yet */
+    _Atomic int nudge_fd; /* readable when nudged; -1: nobody sleeps on one (nudge.h) */
     uint32_t nudge_tries;
     _Atomic int abort_requested;
     _Atomic(const char *) abort_reason; /* the first one; set before abort_requested */

@@ -14,13 +14,13 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/status.h"
 #include "exec/exec.h"
+#include "exec/nudge.h"
 #include "exec/rma.h"
 
 #define CHECK_EVERY_NS 2000000ull
@@ -59,7 +59,7 @@ static void nap_in_group(struct wi_exec *exec, struct wi_op *op, uint64_t ns)
     g->transport->ops.sleep(g->group, nap_over, &nap, ns);
 }
 
-static void nap_on_descriptors(struct wi_exec *exec, uint64_t ns)
+static void nap_on_descriptors(struct wi_exec *exec, int nudge, uint64_t ns)
 {
     struct pollfd fds[WI_MAX_TRANSPORTS + 1];
     struct timespec ts;
@@ -77,22 +77,24 @@ static void nap_on_descriptors(struct wi_exec *exec, uint64_t ns)
             return;
         fds[n++] = (struct pollfd){fd, POLLIN, 0};
     }
-    if (exec->nudge_fd >= 0)
-        fds[n++] = (struct pollfd){exec->nudge_fd, POLLIN, 0};
+    if (nudge >= 0)
+        fds[n++] = (struct pollfd){nudge, POLLIN, 0};
     else if (ns > NAP_FIRST_NS)
         ns = NAP_FIRST_NS; /* no event can end it */
     ts = (struct timespec){(time_t)(ns / 1000000000ull), (long)(ns % 1000000000ull)};
     if (!atomic_load_explicit(&exec->nudged, memory_order_seq_cst))
         ppoll(fds, n, &ts, NULL);
-    if (exec->nudge_fd >= 0)
-        (void)!read(exec->nudge_fd, &times, sizeof times);
+    if (nudge >= 0)
+        (void)!read(nudge, &times, sizeof times);
 }
 
 /* Announce the sleep, check whether it is still needed, sleep: a nudge in between is seen by one of the two sides. */
 static void nap(struct wi_exec *exec, struct wi_op *op, uint64_t ns)
 {
-    if (exec->nudge_fd < 0 && exec->nudge_tries++ % NUDGE_TRY_EVERY == 0)
-        exec->nudge_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    int nudge = wi_nudge_borrow(exec->nudge_tries % NUDGE_TRY_EVERY == 0);
+
+    exec->nudge_tries = nudge < 0 ? exec->nudge_tries + 1 : 0;
+    atomic_store_explicit(&exec->nudge_fd, nudge, memory_order_relaxed); /* before it is announced */
     atomic_store_explicit(&exec->nudged, 0, memory_order_relaxed);
     atomic_store_explicit(&exec->napping, 1, memory_order_seq_cst);
     if (exec->posted && atomic_exchange_explicit(&exec->worked, 0, memory_order_seq_cst))
@@ -101,8 +103,10 @@ static void nap(struct wi_exec *exec, struct wi_op *op, uint64_t ns)
              op->wait.word && !wi_rma_is_pending(exec))
         nap_in_group(exec, op, ns);
     else
-        nap_on_descriptors(exec, ns);
+        nap_on_descriptors(exec, nudge, ns);
     atomic_store_explicit(&exec->napping, 0, memory_order_relaxed);
+    atomic_store_explicit(&exec->nudge_fd, -1, memory_order_relaxed);
+    wi_nudge_return(nudge);
 }
 
 void wi_exec_nudge(struct wi_exec *exec)
@@ -114,8 +118,9 @@ void wi_exec_nudge(struct wi_exec *exec)
         return;
     if (exec->map_group)
         exec->map_ops->wake(exec->map_group);
-    if (exec->nudge_fd >= 0)
-        (void)!write(exec->nudge_fd, &one, sizeof one);
+    int fd = atomic_load_explicit(&exec->nudge_fd, memory_order_relaxed);
+    if (fd >= 0)
+        (void)!write(fd, &one, sizeof one);
 }
 
 /* 1 if the awaited word came. */
