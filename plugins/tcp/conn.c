@@ -37,30 +37,34 @@ static void set_writable(struct wi_tcp_conn *c, int on)
     c->can_write = (uint8_t)on;
 }
 
-static void note_ends(struct wi_tcp_conn *c)
+void wi_tcp_ends(int fd, char *text, size_t capacity)
 {
     struct sockaddr_storage sa;
     char local[WI_TCP_ADDR_TEXT] = "?", remote[WI_TCP_ADDR_TEXT] = "?";
     socklen_t n = sizeof sa;
-    if (getsockname(c->fd, (struct sockaddr *)&sa, &n) == 0)
+    if (getsockname(fd, (struct sockaddr *)&sa, &n) == 0)
         wi_tcp_sockaddr_text(&sa, local);
     n = sizeof sa;
-    if (getpeername(c->fd, (struct sockaddr *)&sa, &n) == 0)
+    if (getpeername(fd, (struct sockaddr *)&sa, &n) == 0)
         wi_tcp_sockaddr_text(&sa, remote);
-    snprintf(c->ends, sizeof c->ends, "%s -> %s", local, remote);
+    snprintf(text, capacity, "%s -> %s", local, remote);
 }
 
-weft_status wi_tcp_conn_up(struct wi_tcp_conn *c, int fd, const void *data, size_t bytes)
+weft_status wi_tcp_conn_up(struct wi_tcp_conn *c, int fd, struct wi_tcp_stream *stream, const void *data, size_t bytes)
 {
     struct wi_tcp_peer *p = c->peer;
     struct epoll_event ev = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data.ptr = c};
     c->stage = malloc(WI_TCP_STAGE_FRONT + WI_TCP_STAGE_BYTES);
     if (!c->stage)
         return WEFT_ENOMEM;
-    if (c->fd != fd && epoll_ctl(p->group->epoll, EPOLL_CTL_ADD, fd, &ev))
+    if (!stream && c->fd != fd && epoll_ctl(p->group->epoll, EPOLL_CTL_ADD, fd, &ev))
         return errno == ENOMEM || errno == ENOSPC ? WEFT_ENOMEM : WEFT_ESYS;
     c->fd = fd;
-    note_ends(c);
+    c->stream = stream;
+    if (stream)
+        snprintf(c->ends, sizeof c->ends, "%s", stream->mux->ends);
+    else
+        wi_tcp_ends(fd, c->ends, sizeof c->ends);
     c->state = WI_TCP_UP;
     c->can_read = c->can_write = 1;
     c->stage_at = c->stage_end = WI_TCP_STAGE_FRONT;
@@ -68,8 +72,10 @@ weft_status wi_tcp_conn_up(struct wi_tcp_conn *c, int fd, const void *data, size
         memcpy(c->stage + c->stage_at, data, bytes);
     c->stage_end += bytes;
     p->nup++;
-    if (!c->from_reserve)
+    if (!c->from_reserve && !stream)
         wi_tcp_reserve_use(p->group);
+    if (stream)
+        wi_tcp_stream_own(stream, p->group);
     p->group->unread = 1;
     if (p->state == WI_TCP_LINKING) {
         p->state = WI_TCP_LINKED;
@@ -88,6 +94,9 @@ void wi_tcp_conn_close(struct wi_tcp_conn *c)
         c->peer->nup--;
     }
     wi_tcp_dial_free(c);
+    if (c->stream)
+        wi_tcp_stream_close(c->stream);
+    c->stream = NULL;
     if (c->fd >= 0) {
         epoll_ctl(g->epoll, EPOLL_CTL_DEL, c->fd, NULL); /* a child that has not come to its exec may have it, too */
         wi_tcp_fd_close(c->fd);
@@ -280,7 +289,7 @@ int wi_tcp_conn_read(struct wi_tcp_conn *c)
         int niov = read_vector(c, iov, &direct);
         asked = iov[0].iov_len + (niov > 1 ? iov[1].iov_len : 0);
         struct msghdr mh = {.msg_iov = iov, .msg_iovlen = (size_t)niov};
-        ssize_t n = recvmsg(c->fd, &mh, MSG_DONTWAIT);
+        ssize_t n = c->stream ? wi_tcp_stream_recv(c->stream, iov, niov) : recvmsg(c->fd, &mh, MSG_DONTWAIT);
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
@@ -356,7 +365,8 @@ static size_t flush(struct wi_tcp_conn *c)
     struct msghdr mh = {.msg_iov = iov, .msg_iovlen = (size_t)write_vector(c, iov, &total)};
     ssize_t n;
     do
-        n = sendmsg(c->fd, &mh, MSG_DONTWAIT | MSG_NOSIGNAL);
+        n = c->stream ? wi_tcp_stream_send(c->stream, iov, (int)mh.msg_iovlen)
+                      : sendmsg(c->fd, &mh, MSG_DONTWAIT | MSG_NOSIGNAL);
     while (n < 0 && errno == EINTR);
     if (n < 0) {
         if (errno != EAGAIN && errno != EWOULDBLOCK) {
@@ -370,8 +380,8 @@ static size_t flush(struct wi_tcp_conn *c)
         n = 0;
     }
     advance(c, (size_t)n);
-    if ((size_t)n < total)
-        set_writable(c, 0);
+    if ((size_t)n < total && (!c->stream || n == 0))
+        set_writable(c, 0); /* of a stream only a frame went: the next one may find room */
     return (size_t)n;
 }
 
@@ -390,6 +400,13 @@ int wi_tcp_conn_has_room(const struct wi_tcp_peer *p)
             return 1;
     }
     return 0;
+}
+
+/* A batch is left that could go on: of a stream, whose frames are shorter. */
+static int has_begun(const struct wi_tcp_peer *p)
+{
+    const struct wi_tcp_conn *c = p->shared ? p->conns[0] : NULL;
+    return usable(c) && c->can_write && c->batch_at < c->nbatch;
 }
 
 /* Every socket in use that has room takes the next frames; a slow one holds nothing but its own batch. */
@@ -416,12 +433,10 @@ int wi_tcp_conn_write(struct wi_tcp_peer *p)
                 p->next_conn = (at + 1) % p->nconns;
         }
         events += moved;
-        if (!moved)
-            break;
-        if (!wi_tcp_out_wanted(p))
+        if (!moved || !(wi_tcp_out_wanted(p) || has_begun(p)))
             break;
     }
-    if (wi_tcp_out_wanted(p))
+    if (wi_tcp_out_wanted(p) || has_begun(p))
         wi_tcp_peer_want_out(p);
     return events;
 }
@@ -446,6 +461,13 @@ void wi_tcp_conn_farewell(struct wi_tcp_conn *c, uint8_t type)
         return;
     wi_tcp_frame_encode(&f, out);
     /* In the middle of a frame there is no place for another one. */
+    if (c->stream) {
+        if (c->batch_done == 0 && wi_tcp_stream_say(c->stream, out, sizeof out))
+            c->write_dead = 1;
+        wi_tcp_stream_close(c->stream); /* the connection stays, and sends what was said */
+        c->stream = NULL;
+        return;
+    }
     if (c->batch_done == 0 && send(c->fd, out, sizeof out, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
         c->write_dead = 1;
     epoll_ctl(c->peer->group->epoll, EPOLL_CTL_DEL, c->fd, NULL);

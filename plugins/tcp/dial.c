@@ -19,6 +19,12 @@
 #define REFUSED_ROUNDS 3        /* after so many, the peer no longer listens */
 #define REJECTED_ROUNDS 12      /* some connection closes are the other side's lack of room, so many are not */
 #define CROSSED_NS 100000000ull /* doubled each time */
+#define LATER_NS 1000000ull     /* while another communicator makes the shared connection */
+#define POLL_MAX_NS 20000000ull /* between looks at one that is being made, which no descriptor watches */
+
+static void attempt(struct wi_tcp_conn *c);
+static struct wi_tcp_conn *dial(struct wi_tcp_peer *p, int index);
+static void stop_dialing(struct wi_tcp_peer *p);
 
 static uint64_t now_of(const struct wi_tcp_group *g)
 {
@@ -34,6 +40,7 @@ void wi_tcp_dial_free(struct wi_tcp_conn *c)
 {
     if (!c->dial)
         return;
+    wi_tcp_share_stop(c);
     wi_tcp_handshake_fini(&c->dial->hs);
     free(c->dial);
     c->dial = NULL;
@@ -43,6 +50,10 @@ void wi_tcp_dial_free(struct wi_tcp_conn *c)
 static void drop_socket(struct wi_tcp_conn *c)
 {
     wi_tcp_handshake_fini(&c->dial->hs);
+    wi_tcp_share_stop(c);
+    if (c->stream)
+        wi_tcp_stream_close(c->stream);
+    c->stream = NULL;
     if (c->fd >= 0 && !(c->from_reserve && wi_tcp_reserve_return(c->peer->group, c->fd)))
         wi_tcp_fd_close(c->fd);
     c->fd = -1;
@@ -69,6 +80,7 @@ static void round_over(struct wi_tcp_conn *c)
     struct wi_tcp_dial *d = c->dial;
     struct wi_tcp_peer *p = c->peer;
     uint64_t now = now_of(p->group), pause = BACKOFF_NS << (d->round < 5 ? d->round : 5);
+    wi_tcp_share_stop(c); /* another communicator may have more luck */
     d->round++;
     if (d->refused == d->norder &&
         (d->round >= REFUSED_ROUNDS || wi_tcp_process_state(p->group->endpoint->host, &d->peer) == 0)) {
@@ -128,6 +140,7 @@ static int start(struct wi_tcp_conn *c)
         return -1;
     }
     if (fd < 0 && (errno == EMFILE || errno == ENFILE) && d->crossed && now_of(g) < d->deadline_ns) {
+        wi_tcp_share_stop(c);
         c->state = WI_TCP_BACKOFF; /* the peer is connecting, for which there is one */
         d->attempt_ns = after(now_of(g), CROSSED_NS);
         return -1;
@@ -143,7 +156,7 @@ static int start(struct wi_tcp_conn *c)
         socklen_t n = wi_tcp_addr_to_sockaddr(a, &sa);
         int r = connect(fd, (struct sockaddr *)&sa, n);
         c->fd = fd;
-        if ((r == 0 || errno == EINPROGRESS) && epoll_ctl(g->epoll, EPOLL_CTL_ADD, fd, &ev) == 0)
+        if ((r == 0 || errno == EINPROGRESS) && (d->making || epoll_ctl(g->epoll, EPOLL_CTL_ADD, fd, &ev) == 0))
             return 1;
     }
     d->refused += errno == ECONNREFUSED;
@@ -156,6 +169,9 @@ static int start(struct wi_tcp_conn *c)
 static void attempt(struct wi_tcp_conn *c)
 {
     struct wi_tcp_dial *d = c->dial;
+    if (c->peer->shared && d->at < d->norder && !wi_tcp_share_join(c))
+        return;
+    d->began_ns = now_of(c->peer->group);
     for (; d->at < d->norder; d->at++) {
         int r = start(c);
         if (r < 0)
@@ -173,9 +189,12 @@ static void attempt(struct wi_tcp_conn *c)
 static void next_address(struct wi_tcp_conn *c, const char *why)
 {
     struct wi_tcp_dial *d = c->dial;
+    int stream = c->stream != NULL; /* not for want of the right address */
     set_last(d, why);
+    if (stream)
+        wi_tcp_share_distrust(c);
     drop_socket(c);
-    d->at = now_of(c->peer->group) < d->deadline_ns ? d->at + 1 : d->norder; /* too late for the others */
+    d->at = !stream && now_of(c->peer->group) < d->deadline_ns ? d->at + 1 : d->norder; /* too late for the others */
     attempt(c);
 }
 
@@ -204,16 +223,51 @@ static void crossed(struct wi_tcp_conn *c)
     d->deadline_ns = after(d->attempt_ns, c->peer->group->endpoint->settings->connect_timeout);
 }
 
+static void share_made(struct wi_tcp_conn *c)
+{
+    struct wi_tcp_peer *p = c->peer;
+    if (wi_tcp_share_made(c)) {
+        wi_tcp_peer_fail(p, WEFT_ENOMEM, "tcp: no memory for a connection to rank %d", p->rank);
+        return;
+    }
+    drop_socket(c);
+    c->dial->at = 0;
+    attempt(c);
+}
+
 /* The socket is taken: it is the stream from here on. */
 static void welcomed(struct wi_tcp_conn *c)
 {
     struct wi_tcp_handshake *h = &c->dial->hs;
     struct wi_tcp_peer *p = c->peer;
-    weft_status st = wi_tcp_conn_up(c, c->fd, h->in + WI_TCP_HEADER_BYTES, h->have - WI_TCP_HEADER_BYTES);
+    if (c->dial->making) {
+        share_made(c);
+        return;
+    }
+    weft_status st = wi_tcp_conn_up(c, c->fd, c->stream, h->in + WI_TCP_HEADER_BYTES, h->have - WI_TCP_HEADER_BYTES);
     if (st)
         wi_tcp_peer_fail(p, st, "tcp: no memory for a connection to rank %d", p->rank);
     else
         wi_tcp_dial_free(c);
+}
+
+/* The peer has no descriptors for communicators of their own. */
+static void share(struct wi_tcp_conn *c)
+{
+    struct wi_tcp_peer *p = c->peer;
+    if (p->shared) {
+        wi_tcp_peer_fail(p, WEFT_EPROTO, "tcp: rank %d asks for a stream in answer to one", p->rank);
+        return;
+    }
+    stop_dialing(p);
+    p->shared = 1;
+    p->striped = 0;
+    p->nconns = 1;
+    p->conns[0] = dial(p, 0);
+    if (p->conns[0])
+        attempt(p->conns[0]);
+    else
+        wi_tcp_peer_fail(p, WEFT_ENOMEM, "tcp: no memory for a connection to rank %d", p->rank);
 }
 
 /* The peer's first frame. Until it comes nothing is known of whether the peer's group is there, or was. */
@@ -223,7 +277,7 @@ static void hear(struct wi_tcp_conn *c)
     struct wi_tcp_peer *p = c->peer;
     struct wi_tcp_frame f;
     if (h->have < WI_TCP_HEADER_BYTES) {
-        ssize_t n = recv(c->fd, h->in + h->have, WI_TCP_HEADER_BYTES - h->have, MSG_DONTWAIT);
+        ssize_t n = wi_tcp_io_recv(c->fd, c->stream, h->in + h->have, WI_TCP_HEADER_BYTES - h->have);
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             return;
         h->have += n > 0 ? (size_t)n : 0;
@@ -246,6 +300,9 @@ static void hear(struct wi_tcp_conn *c)
     case WI_TCP_CROSSED:
         crossed(c);
         return;
+    case WI_TCP_SHARE:
+        share(c);
+        return;
     case WI_TCP_ABORT:
         wi_tcp_peer_reason(p, &f);
         wi_tcp_peer_aborted(p);
@@ -264,6 +321,10 @@ static void authenticated(struct wi_tcp_conn *c, const struct wi_tcp_claim *clai
         rejected(c, WEFT_EPEER, "another process of the job answers there", " (two hosts with one address?)");
         return;
     }
+    if (c->dial->making && wi_tcp_handshake_binding(&c->dial->hs, c->dial->binding)) {
+        rejected(c, WEFT_EAUTH, "no key material for a shared connection", "");
+        return;
+    }
     c->peer->eager = claim->eager;
     c->state = WI_TCP_GREETING;
     c->dial->attempt_ns = UINT64_MAX; /* its communicator may take a while to be created there */
@@ -273,7 +334,7 @@ static void authenticated(struct wi_tcp_conn *c, const struct wi_tcp_claim *clai
 static void authenticate(struct wi_tcp_conn *c)
 {
     struct wi_tcp_claim claim;
-    weft_status st = wi_tcp_handshake_step(&c->dial->hs, c->fd, &claim);
+    weft_status st = wi_tcp_handshake_step(&c->dial->hs, c->fd, c->stream, &claim);
     if (st == WEFT_INPROGRESS)
         return;
     if (st == WEFT_SUCCESS) {
@@ -294,7 +355,8 @@ static void connected(struct wi_tcp_conn *c)
 {
     struct wi_tcp_group *g = c->peer->group;
     struct wi_tcp_dial *d = c->dial;
-    struct wi_tcp_claim mine = {.index = c->index,
+    struct wi_tcp_claim mine = {.shared = d->making,
+                                .index = c->index,
                                 .count = (uint8_t)c->peer->nconns,
                                 .from = (uint32_t)g->rank,
                                 .to = (uint32_t)c->peer->rank,
@@ -302,6 +364,8 @@ static void connected(struct wi_tcp_conn *c)
                                 .comm_id = {g->comm_id[0], g->comm_id[1]},
                                 .process = g->endpoint->me.process,
                                 .listener = d->peer.process};
+    if (c->stream)
+        memcpy(mine.binding, c->stream->mux->binding, sizeof mine.binding);
     if (wi_tcp_handshake_init(&d->hs, g->endpoint->host, 0, &mine)) {
         wi_tcp_peer_fail(c->peer, WEFT_ENOMEM, "tcp: no memory for a handshake with rank %d", c->peer->rank);
         return;
@@ -309,9 +373,26 @@ static void connected(struct wi_tcp_conn *c)
     c->state = WI_TCP_AUTHENTICATING;
     /* The other side may be busy computing for a while before it looks at its listener; or it is not our peer at all,
      * then another address will do. */
-    uint64_t limit = d->norder > 1 ? after(now_of(g), ATTEMPT_NS) : UINT64_MAX;
+    uint64_t limit = d->norder > 1 || c->stream ? after(now_of(g), ATTEMPT_NS) : UINT64_MAX;
     d->attempt_ns = limit < d->deadline_ns ? limit : d->deadline_ns;
     authenticate(c);
+}
+
+void wi_tcp_dial_stream(struct wi_tcp_conn *c)
+{
+    connected(c);
+}
+
+void wi_tcp_dial_later(struct wi_tcp_conn *c)
+{
+    struct wi_tcp_dial *d = c->dial;
+    uint64_t now = now_of(c->peer->group);
+    if (now >= d->deadline_ns) {
+        give_up(c, WEFT_EPEER, "nobody could make a shared connection in time", "");
+        return;
+    }
+    c->state = WI_TCP_BACKOFF;
+    d->attempt_ns = after(now, LATER_NS);
 }
 
 void wi_tcp_dial_event(struct wi_tcp_conn *c)
@@ -380,7 +461,7 @@ void wi_tcp_dial_more(struct wi_tcp_peer *p)
     pthread_mutex_lock(&g->endpoint->lock);
     int dials = g->link[p->rank] == WI_TCP_LINK_DIALS;
     pthread_mutex_unlock(&g->endpoint->lock);
-    if (!dials || p->nconns != 1 || p->state != WI_TCP_LINKED || g->endpoint->settings->sockets)
+    if (!dials || p->shared || p->nconns != 1 || p->state != WI_TCP_LINKED || g->endpoint->settings->sockets)
         return;
     p->nconns = sockets_of_fast_link(g);
     for (int i = 1; i < p->nconns; i++) {
@@ -407,7 +488,8 @@ weft_status wi_tcp_dial_peer(struct wi_tcp_peer *p)
     p->state = WI_TCP_LINKING;
     if (!decide(p))
         return WEFT_SUCCESS;
-    p->nconns = sockets_wanted(p);
+    p->shared = p->group->lean || p->group->endpoint->share == WI_TCP_SHARE_ALWAYS;
+    p->nconns = p->shared ? 1 : sockets_wanted(p);
     p->striped = p->nconns > 1;
     for (int i = 0; i < p->nconns; i++) {
         p->conns[i] = dial(p, i);
@@ -439,20 +521,37 @@ void wi_tcp_dial_tick(struct wi_tcp_group *g, uint64_t now)
 {
     for (struct wi_tcp_conn *c = g->conns, *next; c; c = next) {
         next = c->next;
-        if (!c->dial || c->dial->attempt_ns > now)
+        if (!c->dial || (c->dial->attempt_ns > now && !c->dial->making))
             continue;
-        expired(c);
-        next = g->conns; /* a failed peer takes its other connections along */
+        if (c->dial->attempt_ns > now)
+            wi_tcp_dial_event(c); /* no descriptor watches it */
+        else
+            expired(c);
+        if (c->state == WI_TCP_CLOSED || !c->dial || !c->dial->making)
+            next = g->conns; /* a failed peer takes its other connections along */
         now = now_of(g);
     }
+}
+
+/* One that is being made is looked at soon at first, later now and then. */
+static uint64_t next_look(const struct wi_tcp_conn *c)
+{
+    const struct wi_tcp_dial *d = c->dial;
+    uint64_t now = now_of(c->peer->group), pause = (now - d->began_ns) / 8;
+    if (!d->making)
+        return d->attempt_ns;
+    pause = pause < LATER_NS ? LATER_NS : pause > POLL_MAX_NS ? POLL_MAX_NS : pause;
+    return now + pause < d->attempt_ns ? now + pause : d->attempt_ns;
 }
 
 uint64_t wi_tcp_dial_next_ns(const struct wi_tcp_group *g)
 {
     uint64_t at = UINT64_MAX;
     for (const struct wi_tcp_conn *c = g->dials ? g->conns : NULL; c; c = c->next)
-        if (c->dial && c->dial->attempt_ns < at)
-            at = c->dial->attempt_ns;
+        if (c->dial) {
+            uint64_t next = next_look(c);
+            at = next < at ? next : at;
+        }
     return at;
 }
 
@@ -499,7 +598,9 @@ static void adopt_one(struct wi_tcp_peer *p, struct wi_tcp_arrival *a)
     p->striped = p->nconns ? p->striped : claim->count > 1;
     p->nconns = claim->count;
     p->eager = claim->eager;
-    weft_status st = wi_tcp_conn_up(c, a->fd, a->hs.in, a->hs.have);
+    p->shared = a->stream != NULL;
+    weft_status st = wi_tcp_conn_up(c, a->fd, a->stream, a->hs.in, a->hs.have);
+    a->stream = c->stream ? NULL : a->stream;
     if (st) {
         wi_tcp_peer_fail(p, st, "tcp: cannot take the connection of rank %d: %s", p->rank, strerror(errno));
         return;

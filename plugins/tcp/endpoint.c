@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -139,8 +140,11 @@ static weft_status open_events(struct wi_tcp_endpoint *e)
 {
     e->epoll = wi_tcp_fd_keep(epoll_create1(EPOLL_CLOEXEC));
     e->timer = wi_tcp_fd_keep(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
-    struct epoll_event ev = {.events = EPOLLIN, .data.ptr = &e->timer};
-    int bad = e->epoll < 0 || e->timer < 0 || epoll_ctl(e->epoll, EPOLL_CTL_ADD, e->timer, &ev);
+    e->kick = wi_tcp_fd_keep(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+    struct epoll_event ev = {.events = EPOLLIN, .data.ptr = &e->timer},
+                       kick = {.events = EPOLLIN, .data.ptr = &e->kick};
+    int bad = e->epoll < 0 || e->timer < 0 || e->kick < 0 || epoll_ctl(e->epoll, EPOLL_CTL_ADD, e->timer, &ev) ||
+              epoll_ctl(e->epoll, EPOLL_CTL_ADD, e->kick, &kick);
     for (int i = 0; i < e->me.count && !bad; i++) {
         struct epoll_event on = {.events = EPOLLIN};
         bad = epoll_ctl(e->epoll, EPOLL_CTL_ADD, e->listeners[i], &on);
@@ -155,7 +159,8 @@ static weft_status open_events(struct wi_tcp_endpoint *e)
     return WEFT_SUCCESS;
 }
 
-static weft_status check_settings(const struct weft_host *h, const struct wi_tcp_settings *s, int *family)
+static weft_status check_settings(const struct weft_host *h, const struct wi_tcp_settings *s, int *family,
+                                  enum wi_tcp_share *share)
 {
     if (strcmp(s->family, "auto") == 0 || strcmp(s->family, "") == 0) {
         *family = 0;
@@ -165,13 +170,21 @@ static weft_status check_settings(const struct weft_host *h, const struct wi_tcp
         h->explain(h->impl, WEFT_ECONFIG, "WEFT_TCP_FAMILY=%s: must be auto, 4 or 6", s->family);
         return WEFT_ECONFIG;
     }
+    *share = strcmp(s->share, "always") == 0  ? WI_TCP_SHARE_ALWAYS
+             : strcmp(s->share, "never") == 0 ? WI_TCP_SHARE_NEVER
+                                              : WI_TCP_SHARE_AUTO;
+    if (*share == WI_TCP_SHARE_AUTO && s->share[0] && strcmp(s->share, "auto")) {
+        h->explain(h->impl, WEFT_ECONFIG, "WEFT_TCP_SHARE=%s: must be auto, always or never", s->share);
+        return WEFT_ECONFIG;
+    }
     return WEFT_SUCCESS;
 }
 
 weft_status wi_tcp_endpoint_open(const struct weft_host *host, const void *settings, void **endpoint)
 {
     int family;
-    weft_status st = check_settings(host, settings, &family);
+    enum wi_tcp_share share;
+    weft_status st = check_settings(host, settings, &family, &share);
     if (st)
         return st;
     struct wi_tcp_endpoint *e = calloc(1, sizeof *e);
@@ -180,8 +193,10 @@ weft_status wi_tcp_endpoint_open(const struct weft_host *host, const void *setti
     e->host = host;
     e->settings = settings;
     e->family = family;
-    e->epoll = e->timer = e->spare = -1;
+    e->share = share;
+    e->epoll = e->timer = e->kick = e->wake = e->spare = -1;
     pthread_mutex_init(&e->lock, NULL);
+    pthread_mutex_init(&e->wake_lock, NULL);
     wi_tcp_fds_init(host);
     wi_tcp_node_identity(e->me.node);
     wi_tcp_process_identity(host, &e->me);
@@ -217,17 +232,29 @@ void wi_tcp_endpoint_close(void *endpoint)
         e->half_open = a->next;
         wi_tcp_arrival_free(a);
     }
+    while (e->joining) {
+        struct wi_tcp_arrival *a = e->joining;
+        e->joining = a->next;
+        wi_tcp_arrival_free(a);
+    }
     while (e->parked) {
         struct wi_tcp_arrival *a = e->parked;
         e->parked = a->next;
         wi_tcp_arrival_free(a);
     }
-    wi_tcp_linger_finish(e, e->host->now_ns() + CLOSE_NS);
+    uint64_t deadline_ns = e->host->now_ns() + CLOSE_NS;
+    wi_tcp_share_close(e, deadline_ns);
+    wi_tcp_linger_finish(e, deadline_ns);
     wi_tcp_spare_use(e);
     if (e->epoll >= 0)
         wi_tcp_fd_close(e->epoll);
     if (e->timer >= 0)
         wi_tcp_fd_close(e->timer);
+    if (e->kick >= 0)
+        wi_tcp_fd_close(e->kick);
+    if (e->wake >= 0)
+        wi_tcp_fd_close(e->wake);
+    pthread_mutex_destroy(&e->wake_lock);
     pthread_mutex_destroy(&e->lock);
     free(e);
 }

@@ -6,7 +6,8 @@
 #include <string.h>
 
 #define WI_TCP_CLAIM_MAGIC 0x5743u
-#define WI_TCP_CLAIM_VERSION 2u
+#define WI_TCP_CLAIM_VERSION 3u
+#define SHARED_FLAG 1u
 #define REASON_END 1000u /* statuses are above its negative */
 
 void wi_tcp_frame_encode(const struct wi_tcp_frame *f, unsigned char out[WI_TCP_HEADER_BYTES])
@@ -73,6 +74,7 @@ const char *wi_tcp_frame_decode(const unsigned char in[WI_TCP_HEADER_BYTES], str
     case WI_TCP_ABORT:
     case WI_TCP_WELCOME:
     case WI_TCP_CROSSED:
+    case WI_TCP_SHARE:
         return f->bytes || f->flags || f->offset ? "control frame with payload" : NULL;
     default:
         return "unknown frame type";
@@ -99,7 +101,7 @@ void wi_tcp_claim_encode(const struct wi_tcp_claim *c, unsigned char out[WI_TCP_
     memcpy(out, c->comm_id, 16); /* first and as in memory: the host finds the key by it */
     wi_tcp_put(out + 16, WI_TCP_CLAIM_MAGIC, 2);
     out[18] = WI_TCP_CLAIM_VERSION;
-    out[19] = 0;
+    out[19] = c->shared ? SHARED_FLAG : 0;
     out[20] = c->index;
     out[21] = c->count;
     wi_tcp_put(out + 22, 0, 2);
@@ -108,6 +110,7 @@ void wi_tcp_claim_encode(const struct wi_tcp_claim *c, unsigned char out[WI_TCP_
     wi_tcp_put(out + 32, c->eager, 4);
     wi_tcp_put(out + 36, c->process, 8);
     wi_tcp_put(out + 44, c->listener, 8);
+    memcpy(out + 52, c->binding, sizeof c->binding);
 }
 
 const char *wi_tcp_claim_decode(const void *bytes_in, size_t bytes, struct wi_tcp_claim *c)
@@ -117,7 +120,10 @@ const char *wi_tcp_claim_decode(const void *bytes_in, size_t bytes, struct wi_tc
         return "claim of another length";
     if (wi_tcp_get(in + 16, 2) != WI_TCP_CLAIM_MAGIC || in[18] != WI_TCP_CLAIM_VERSION)
         return "claim of another version";
+    if (in[19] & ~SHARED_FLAG)
+        return "unknown flags";
     memcpy(c->comm_id, in, 16);
+    c->shared = in[19] & SHARED_FLAG;
     c->index = in[20];
     c->count = in[21];
     c->from = (uint32_t)wi_tcp_get(in + 24, 4);
@@ -125,9 +131,39 @@ const char *wi_tcp_claim_decode(const void *bytes_in, size_t bytes, struct wi_tc
     c->eager = (uint32_t)wi_tcp_get(in + 32, 4);
     c->process = wi_tcp_get(in + 36, 8);
     c->listener = wi_tcp_get(in + 44, 8);
+    memcpy(c->binding, in + 52, sizeof c->binding);
     if (c->count > WI_TCP_SOCKETS_MAX || (c->count && c->index >= c->count))
         return "socket index out of range";
     if (c->eager < WI_TCP_EAGER_MIN || c->eager > WI_TCP_EAGER_MAX)
         return "eager window out of range";
     return NULL;
+}
+
+void wi_tcp_mux_encode(const struct wi_tcp_mux_frame *f, unsigned char out[WI_TCP_MUX_HEADER_BYTES])
+{
+    wi_tcp_put(out, f->type, 4);
+    wi_tcp_put(out + 4, f->stream, 4);
+    wi_tcp_put(out + 8, f->value, 4);
+}
+
+const char *wi_tcp_mux_decode(const unsigned char in[WI_TCP_MUX_HEADER_BYTES], struct wi_tcp_mux_frame *f)
+{
+    f->type = in[0];
+    f->stream = (uint32_t)wi_tcp_get(in + 4, 4);
+    f->value = (uint32_t)wi_tcp_get(in + 8, 4);
+    if (in[1] | in[2] | in[3])
+        return "reserved bytes of a stream's frame are not zero";
+    switch (f->type) {
+    case WI_TCP_MUX_DATA:
+        return f->value == 0 || f->value > WI_TCP_MUX_FRAME_MAX ? "stream data of a length out of range" : NULL;
+    case WI_TCP_MUX_WINDOW:
+        return f->value == 0 || f->value > WI_TCP_MUX_WINDOW_BYTES + WI_TCP_MUX_SLACK_BYTES
+                   ? "stream window out of range"
+                   : NULL;
+    case WI_TCP_MUX_OPEN:
+    case WI_TCP_MUX_CLOSE:
+        return f->value ? "a stream's frame says more than it may" : NULL;
+    default:
+        return "unknown type of a stream's frame";
+    }
 }

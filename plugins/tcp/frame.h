@@ -22,6 +22,7 @@ enum wi_tcp_frame_type {
     /* The accepting side's first frame is one of these, or BYE or ABORT: */
     WI_TCP_WELCOME = 5, /* the connection is taken */
     WI_TCP_CROSSED = 6, /* it is not: this side is connecting, too, and its rank is lower */
+    WI_TCP_SHARE = 7,   /* it is not: this side has no descriptor for it; come as a stream of a shared connection */
 };
 
 #define WI_TCP_EAGER_FLAG 1u /* DATA sent before its receive was known to be posted: charged to the window */
@@ -44,19 +45,46 @@ uint64_t wi_tcp_reason_encode(weft_status reason);
 weft_status wi_tcp_reason_decode(uint64_t total);
 int wi_tcp_info_equal(const struct weft_op_info *a, const struct weft_op_info *b);
 
+#define WI_TCP_BINDING_BYTES 12
+
 /* What both ends of a connection claim in the handshake; at most WEFT_AUTH_CLAIM_MAX bytes. */
 struct wi_tcp_claim {
+    uint8_t shared;       /* the connection is to carry streams, and is no communicator's; 0 from the accepting side */
     uint8_t index, count; /* of the socket in its bundle; 0, 0 from the accepting side */
     uint32_t from, to;    /* ranks; 0, 0 from the accepting side */
     uint32_t eager;       /* window that the claimant offers per channel */
     uint64_t comm_id[2];
     uint64_t process;     /* the claimant's */
     uint64_t listener;    /* the process that is meant; 0 from the accepting side */
+    unsigned char binding[WI_TCP_BINDING_BYTES]; /* of a stream: to the shared connection that it is in; else 0 */
 };
-#define WI_TCP_CLAIM_BYTES 52
+#define WI_TCP_CLAIM_BYTES 64
 
 void wi_tcp_claim_encode(const struct wi_tcp_claim *claim, unsigned char out[WI_TCP_CLAIM_BYTES]);
 const char *wi_tcp_claim_decode(const void *in, size_t bytes, struct wi_tcp_claim *claim);
+
+/* ---- Shared connections (mux.h): frames of streams -------------------------------------------------------------- */
+
+enum wi_tcp_mux_type {
+    WI_TCP_MUX_OPEN = 1,   /* a new stream */
+    WI_TCP_MUX_DATA = 2,   /* `value` bytes of it follow */
+    WI_TCP_MUX_WINDOW = 3, /* `value` bytes more may be sent in it */
+    WI_TCP_MUX_CLOSE = 4,  /* the sender sends no more in it, and wants no more of it */
+};
+
+#define WI_TCP_MUX_HEADER_BYTES 12
+#define WI_TCP_MUX_FRAME_MAX (64u << 10)
+#define WI_TCP_MUX_WINDOW_BYTES (1u << 20) /* of each stream and direction: sent and not taken by its reader */
+#define WI_TCP_MUX_SLACK_BYTES 64u         /* beyond it: the last frame of a communicator is not held up */
+
+struct wi_tcp_mux_frame {
+    uint8_t type;
+    uint32_t stream; /* even: opened by the side that made the connection; numbers rise */
+    uint32_t value;
+};
+void wi_tcp_mux_encode(const struct wi_tcp_mux_frame *frame, unsigned char out[WI_TCP_MUX_HEADER_BYTES]);
+/* NULL, or what is wrong with it. */
+const char *wi_tcp_mux_decode(const unsigned char in[WI_TCP_MUX_HEADER_BYTES], struct wi_tcp_mux_frame *frame);
 
 /* Little-endian scalars, any alignment. */
 static inline void wi_tcp_put(unsigned char *p, uint64_t v, int bytes)

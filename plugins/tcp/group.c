@@ -40,6 +40,7 @@ static void group_free(struct wi_tcp_group *g)
     free(g->sink_stage);
     while (wi_tcp_reserve_use(g))
         continue;
+    wi_tcp_wake_disarm(g);
     if (g->epoll >= 0)
         wi_tcp_fd_close(g->epoll);
     if (g->event >= 0)
@@ -86,9 +87,23 @@ static int watch(struct wi_tcp_group *g, int fd, void *tag, uint32_t events)
     return epoll_ctl(g->epoll, EPOLL_CTL_ADD, fd, &ev);
 }
 
+/* Nothing but what all such groups have together. */
+static weft_status open_lean(struct wi_tcp_group *g)
+{
+    if (g->epoll >= 0)
+        wi_tcp_fd_close(g->epoll);
+    g->epoll = -1;
+    g->lean = 1;
+    return wi_tcp_wake_open(g->endpoint) ? wi_tcp_explain_descriptors(g, errno) : wi_tcp_reserve_init(g);
+}
+
 static weft_status open_events(struct wi_tcp_group *g)
 {
+    if (g->endpoint->share == WI_TCP_SHARE_ALWAYS)
+        return open_lean(g);
     g->epoll = wi_tcp_fd_keep(epoll_create1(EPOLL_CLOEXEC));
+    if (g->endpoint->share == WI_TCP_SHARE_AUTO && wi_tcp_descriptors_are_scarce(g->epoll))
+        return open_lean(g);
     g->event = wi_tcp_fd_keep(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
     g->timer = wi_tcp_fd_keep(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
     if (g->epoll >= 0 && g->event >= 0 && g->timer >= 0 && !watch(g, g->event, &g->event, EPOLLIN | EPOLLET) &&
@@ -108,6 +123,7 @@ weft_status wi_tcp_group_create(void *endpoint, const struct weft_group_config *
     g->rank = config->rank;
     g->nranks = config->nranks;
     g->epoll = g->event = g->timer = -1;
+    g->alarm_ns = WI_TCP_NEVER;
     g->self_sends_end = &g->self_sends;
     g->self_recvs_end = &g->self_recvs;
     weft_status st = copy_members(g, config);
@@ -271,10 +287,26 @@ static int conn_event(struct wi_tcp_conn *c, uint32_t events)
     return done;
 }
 
+/* Streams of which another thread has said that something came, or that there is room. */
+static int look_at_streams(struct wi_tcp_group *g)
+{
+    int events = 0;
+    atomic_store_explicit(&g->stirred, 0, memory_order_seq_cst);
+    for (struct wi_tcp_conn *c = g->conns, *next; c; c = next) {
+        next = c->next;
+        if (!c->stream || !atomic_exchange_explicit(&c->stream->stirred, 0, memory_order_acquire))
+            continue;
+        events += conn_event(c, EPOLLIN | EPOLLOUT);
+        if (next && next->state == WI_TCP_CLOSED)
+            next = g->conns;
+    }
+    return events;
+}
+
 static int look(struct wi_tcp_group *g)
 {
     struct epoll_event ev[EVENTS_MAX];
-    int events = 0, n = epoll_wait(g->epoll, ev, EVENTS_MAX, 0);
+    int events = 0, n = g->lean ? 0 : epoll_wait(g->epoll, ev, EVENTS_MAX, 0);
     for (int i = 0; i < n; i++) {
         void *tag = ev[i].data.ptr;
         if (tag != &g->event && tag != &g->timer)
@@ -399,11 +431,15 @@ int wi_tcp_group_progress(void *group, struct weft_peer_failure *failure)
     struct wi_tcp_group *g = group;
     int events = 0, awaited = 0;
     g->busy = 1;
+    if (atomic_load_explicit(&g->armed, memory_order_relaxed))
+        wi_tcp_wake_disarm(g);
     if (g->self_recvs && g->self_sends)
         events += wi_tcp_self_progress(g);
     events += wi_tcp_adopt(g);
     if (g->hot)
         awaited = read_hot(g, &events);
+    if (atomic_load_explicit(&g->stirred, memory_order_acquire))
+        events += look_at_streams(g);
     if (g->blocked || g->dials || awaited > DIRECT_MAX || ++g->calls % LOOK_EVERY == 0 || g->look) {
         g->look = 0;
         events += look(g);
@@ -424,7 +460,8 @@ int wi_tcp_group_progress(void *group, struct weft_peer_failure *failure)
 
 int wi_tcp_group_poll_fd(void *group)
 {
-    return ((struct wi_tcp_group *)group)->epoll;
+    const struct wi_tcp_group *g = group;
+    return g->lean ? g->endpoint->wake : g->epoll;
 }
 
 /* Sockets are edge-triggered, so events taken here are remembered and not lost. */
@@ -445,6 +482,10 @@ int wi_tcp_group_poll_arm(void *group)
     uint64_t at = wi_tcp_dial_next_ns(g), now = at == UINT64_MAX ? 0 : g->endpoint->host->now_ns();
     if (at <= now)
         return 1;
+    if (wi_tcp_wake_arm(g, at) || atomic_load_explicit(&g->ninbox, memory_order_seq_cst))
+        return 1;
+    if (g->lean)
+        return 0;
     uint64_t in = at == UINT64_MAX ? 0 : at - now;
     if (in || g->timer_armed) {
         struct itimerspec t = {.it_value = {(time_t)(in / 1000000000ull), (long)(in % 1000000000ull)}};

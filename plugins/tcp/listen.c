@@ -25,6 +25,8 @@ void wi_tcp_arrival_free(struct wi_tcp_arrival *a)
 {
     if (a->fd >= 0)
         wi_tcp_fd_close(a->fd);
+    if (a->stream)
+        wi_tcp_stream_close(a->stream);
     wi_tcp_handshake_fini(&a->hs);
     free(a);
 }
@@ -55,8 +57,21 @@ static void append(struct wi_tcp_arrival **list, struct wi_tcp_arrival *a)
     *list = a;
 }
 
+/* A stream: whoever opened it belongs to the job. Another communicator's key, or one that is long gone. */
+static void drop_joining(struct wi_tcp_endpoint *e, struct wi_tcp_arrival *a, const char *why)
+{
+    e->host->log(e->host->impl, WEFT_LOG_INFO, "tcp.refuse", "%s: closed stream %u: %s", a->stream->mux->ends,
+                 a->stream->id, why);
+    take_out(&e->joining, a);
+    wi_tcp_arrival_free(a);
+}
+
 static void drop_half_open(struct wi_tcp_endpoint *e, struct wi_tcp_arrival *a, const char *why)
 {
+    if (a->stream) {
+        drop_joining(e, a, why);
+        return;
+    }
     struct sockaddr_storage sa;
     socklen_t n = sizeof sa;
     char text[WI_TCP_ADDR_TEXT] = "?";
@@ -120,12 +135,12 @@ static int greet(struct wi_tcp_arrival *a, uint8_t type, weft_status reason)
     unsigned char out[WI_TCP_HEADER_BYTES];
     struct wi_tcp_frame f = {.type = type, .total = wi_tcp_reason_encode(reason)};
     wi_tcp_frame_encode(&f, out);
-    return send(a->fd, out, sizeof out, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof out;
+    return wi_tcp_io_say(a->fd, a->stream, out, sizeof out) == 0;
 }
 
 void wi_tcp_arrival_dismiss(struct wi_tcp_endpoint *e, struct wi_tcp_arrival *a, uint8_t type, weft_status reason)
 {
-    if (greet(a, type, reason)) {
+    if (greet(a, type, reason) && !a->stream) {
         wi_tcp_linger_add(e, a->fd);
         a->fd = -1;
     }
@@ -166,6 +181,10 @@ static void deliver(struct wi_tcp_endpoint *e, struct wi_tcp_group *g, struct wi
         wi_tcp_arrival_dismiss(e, a, WI_TCP_CROSSED, WEFT_SUCCESS);
         return;
     }
+    if (g->lean && !a->stream) {
+        wi_tcp_arrival_dismiss(e, a, WI_TCP_SHARE, WEFT_SUCCESS);
+        return;
+    }
     if (!greet(a, WI_TCP_WELCOME, WEFT_SUCCESS)) {
         wi_tcp_arrival_free(a);
         return;
@@ -173,7 +192,9 @@ static void deliver(struct wi_tcp_endpoint *e, struct wi_tcp_group *g, struct wi
     *link = WI_TCP_LINK_ACCEPTS;
     append(&g->inbox, a);
     atomic_fetch_add_explicit(&g->ninbox, 1, memory_order_release);
-    if (write(g->event, &one, sizeof one) < 0)
+    if (g->lean)
+        wi_tcp_group_stir(g);
+    else if (write(g->event, &one, sizeof one) < 0)
         return; /* the counter is full: the reader is awake already */
 }
 
@@ -210,20 +231,32 @@ static void route(struct wi_tcp_endpoint *e, struct wi_tcp_arrival *a)
     e->nparked++;
 }
 
-static void advance(struct wi_tcp_endpoint *e, struct wi_tcp_arrival *a)
+void wi_tcp_advance(struct wi_tcp_endpoint *e, struct wi_tcp_arrival *a)
 {
-    weft_status st = wi_tcp_handshake_step(&a->hs, a->fd, &a->claim);
+    weft_status st = wi_tcp_handshake_step(&a->hs, a->fd, a->stream, &a->claim);
     if (st == WEFT_INPROGRESS)
         return;
     if (st < 0) {
         drop_half_open(e, a, st == WEFT_EAUTH ? "not a member of this job" : "closed before it was authenticated");
         return;
     }
-    epoll_ctl(e->epoll, EPOLL_CTL_DEL, a->fd, NULL);
-    take_out(&e->half_open, a);
-    e->nhalf_open--;
+    if (a->stream && (a->claim.shared || a->claim.process != a->stream->mux->process)) {
+        drop_joining(e, a, "not what the connection is for");
+        return;
+    }
+    if (a->stream) {
+        take_out(&e->joining, a);
+        wi_tcp_stream_arrive(a->stream, NULL);
+    } else {
+        epoll_ctl(e->epoll, EPOLL_CTL_DEL, a->fd, NULL);
+        take_out(&e->half_open, a);
+        e->nhalf_open--;
+    }
     a->authenticated = 1;
-    route(e, a);
+    if (a->claim.shared)
+        wi_tcp_share_accept(e, a);
+    else
+        route(e, a);
 }
 
 static weft_status admit(struct wi_tcp_endpoint *e, int fd, uint64_t source)
@@ -250,7 +283,7 @@ static weft_status admit(struct wi_tcp_endpoint *e, int fd, uint64_t source)
     }
     append(&e->half_open, a);
     e->nhalf_open++;
-    advance(e, a);
+    wi_tcp_advance(e, a);
     return WEFT_SUCCESS;
 }
 
@@ -334,6 +367,8 @@ static void expire(struct wi_tcp_endpoint *e, uint64_t now)
 {
     while (e->half_open && e->half_open->deadline_ns <= now)
         drop_half_open(e, e->half_open, "no authentication in time");
+    while (e->joining && e->joining->deadline_ns <= now)
+        drop_joining(e, e->joining, "no authentication in time");
     while (e->parked && e->parked->deadline_ns <= now) {
         struct wi_tcp_arrival *a = e->parked;
         e->parked = a->next;
@@ -348,11 +383,15 @@ static void expire(struct wi_tcp_endpoint *e, uint64_t now)
     }
     if (e->lingering)
         wi_tcp_linger_serve(e, now);
+    wi_tcp_wake_alarms(e, now);
+    wi_tcp_share_reap(e);
 }
 
 void wi_tcp_endpoint_arm(struct wi_tcp_endpoint *e)
 {
-    uint64_t at = UINT64_MAX, now = e->host->now_ns();
+    uint64_t now = e->host->now_ns(), at = wi_tcp_wake_alarms(e, now);
+    if (e->joining && e->joining->deadline_ns < at)
+        at = e->joining->deadline_ns;
     if (e->half_open && e->half_open->deadline_ns < at)
         at = e->half_open->deadline_ns;
     if (e->parked && e->parked->deadline_ns < at)
@@ -368,6 +407,13 @@ void wi_tcp_endpoint_arm(struct wi_tcp_endpoint *e)
     timerfd_settime(e->timer, 0, &t, NULL);
 }
 
+static void kicked(struct wi_tcp_endpoint *e)
+{
+    uint64_t times;
+    if (read(e->kick, &times, sizeof times) < 0)
+        return; /* it was read already */
+}
+
 void wi_tcp_endpoint_events(struct wi_tcp_endpoint *e, const struct epoll_event *events, int n)
 {
     int knock = 0;
@@ -376,11 +422,16 @@ void wi_tcp_endpoint_events(struct wi_tcp_endpoint *e, const struct epoll_event 
     for (int i = 0; i < n; i++) {
         if (!events[i].data.ptr)
             knock = 1;
+        else if (events[i].data.u64 & WI_TCP_TAG_MUX)
+            continue; /* read before the lock was taken */
+        else if (events[i].data.ptr == &e->kick)
+            kicked(e);
         else if (events[i].data.ptr != &e->timer)
-            advance(e, events[i].data.ptr);
+            wi_tcp_advance(e, events[i].data.ptr);
         else if (read(e->timer, &ticks, sizeof ticks) < 0)
             continue; /* set anew since */
     }
+    wi_tcp_streams_serve(e);
     if (knock)
         accept_some(e);
     expire(e, e->host->now_ns());

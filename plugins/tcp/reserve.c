@@ -31,6 +31,12 @@ unsigned long long wi_tcp_descriptor_limit(void)
     return (unsigned long long)limit.rlim_cur;
 }
 
+/* The kernel gives the lowest number that is free, so so many are in use. */
+int wi_tcp_descriptors_are_scarce(int fd)
+{
+    return fd < 0 || (unsigned long long)fd >= wi_tcp_descriptor_limit() / 4;
+}
+
 weft_status wi_tcp_explain_descriptors(const struct wi_tcp_group *g, int err)
 {
     const struct weft_host *h = g->endpoint->host;
@@ -54,7 +60,7 @@ weft_status wi_tcp_reserve_init(struct wi_tcp_group *g)
     int peers = -1, sockets = g->endpoint->settings->sockets > 1 ? (int)g->endpoint->settings->sockets : 1, want;
     for (int r = 0; r < g->nranks; r++)
         peers += g->member[r] != 0;
-    want = (peers < WI_TCP_RESERVE_PEERS ? peers : WI_TCP_RESERVE_PEERS) * sockets;
+    want = g->lean ? 0 : (peers < WI_TCP_RESERVE_PEERS ? peers : WI_TCP_RESERVE_PEERS) * sockets;
     while (g->nreserve < want) {
         int fd = spare_of(g->epoll);
         if (fd < 0)

@@ -12,6 +12,15 @@
 #define EVENTS_MAX 64
 #define STACK_BYTES (256u << 10)
 
+/* Without the endpoint's lock, for that may take a while; this thread alone frees them. */
+static void read_shared(const struct epoll_event *ev, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (ev[i].data.u64 & WI_TCP_TAG_MUX)
+            wi_tcp_mux_event((struct wi_tcp_mux *)(uintptr_t)(ev[i].data.u64 & ~(uint64_t)WI_TCP_TAG_MUX),
+                             ev[i].events);
+}
+
 /* Arrivals that events point to are freed by this thread only. */
 static void *serve(void *arg)
 {
@@ -20,6 +29,7 @@ static void *serve(void *arg)
     int stop = 0;
     while (!stop) {
         int n = epoll_wait(e->epoll, ev, EVENTS_MAX, -1);
+        read_shared(ev, n);
         pthread_mutex_lock(&e->lock);
         wi_tcp_endpoint_events(e, ev, n);
         wi_tcp_endpoint_arm(e);

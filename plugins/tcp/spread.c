@@ -30,6 +30,8 @@ void wi_tcp_spread_sent(struct wi_tcp_peer *p, size_t bytes)
 {
     uint64_t rate = 0, fast_rate = p->group->endpoint->settings->fast_rate; /* the sum over sockets */
 
+    if (p->shared)
+        return;
     p->unlooked += bytes;
     if (p->unlooked < LOOK_BYTES || p->group->endpoint->settings->sockets > 0)
         return;

@@ -16,6 +16,9 @@ static const struct weft_setting rows[] = {
     ROW("SOCKETS", "0", INT, sockets, 0, WI_TCP_SOCKETS_MAX,
         "Sockets per peer, over which large messages are striped; 0: one, or one for each link where hosts have more links "
         "than ranks, and up to 4 where the link is fast."),
+    ROW("SHARE", "auto", WORD, share, 0, 0,
+        "Whether communicators share one connection to each process: always, never, or auto: those that are made once a quarter of "
+        "the process's descriptors (ulimit -n) is in use."),
     ROW("CHUNK", "256K", BYTES, chunk, 64 << 10, WI_TCP_FRAME_MAX, "Bytes of one frame, the unit of striping."),
     ROW("EAGER", "256K", BYTES, eager, WI_TCP_EAGER_MIN, WI_TCP_EAGER_MAX,
         "Bytes per channel and peer that may be sent before their receive is posted."),

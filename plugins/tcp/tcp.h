@@ -26,9 +26,10 @@
 #include "addr.h"
 #include "fds.h"
 #include "frame.h"
+#include "mux.h"
 
 struct wi_tcp_settings {
-    const char *interfaces, *family, *port;
+    const char *interfaces, *family, *port, *share;
     int64_t sockets, keepalive_count, half_open;
     size_t sndbuf, rcvbuf, chunk, eager, unsent, fast_rate;
     uint64_t user_timeout, keepalive_idle, keepalive_interval;
@@ -42,6 +43,7 @@ struct wi_tcp_settings {
 #define WI_TCP_BATCH 12               /* frames in one writev */
 #define WI_TCP_NEVER UINT64_MAX
 #define WI_TCP_RESERVE_PEERS 2
+#define WI_TCP_TAG_MUX 1u /* low bit of what the endpoint's epoll returns: a shared connection; else see wi_tcp_endpoint_events */
 
 /* ---- Handshake (handshake.c) -------------------------------------------------------------------------------- */
 
@@ -52,23 +54,27 @@ struct wi_tcp_handshake {
     int replied;        /* server: the client's hello was made with the key, for this process */
     int ended;          /* the other side closed and had read all; else WEFT_EPEER is a reset: it closed without having read */
     uint64_t process;   /* this side's */
+    unsigned char binding[WI_TCP_BINDING_BYTES]; /* of a stream */
     unsigned char in[WEFT_AUTH_MESSAGE_MAX];
 };
 weft_status wi_tcp_handshake_init(struct wi_tcp_handshake *h, const struct weft_host *host, int is_server,
                                   const struct wi_tcp_claim *mine);
-/* Advance without blocking. SUCCESS: *peer is filled, bytes left in h->in belong to the stream. INPROGRESS, or a
- * failure: WEFT_EAUTH the other side is not who it must be; WEFT_EPEER it closed or the socket failed. */
-weft_status wi_tcp_handshake_step(struct wi_tcp_handshake *h, int fd, struct wi_tcp_claim *peer);
+/* Advance without blocking, over a socket, or a stream where there is one. SUCCESS: *peer is filled, bytes left in h->in are what
+ * follows. INPROGRESS, or a failure: WEFT_EAUTH the other side is not who it must be; WEFT_EPEER it closed or the socket failed. */
+weft_status wi_tcp_handshake_step(struct wi_tcp_handshake *h, int fd, struct wi_tcp_stream *stream, struct wi_tcp_claim *peer);
+/* After SUCCESS: what the streams of a shared connection are bound to. */
+weft_status wi_tcp_handshake_binding(const struct wi_tcp_handshake *h, unsigned char binding[WI_TCP_BINDING_BYTES]);
 void wi_tcp_handshake_fini(struct wi_tcp_handshake *h);
 
 /* ---- Endpoint (listen.c, linger.c, serve.c) ---------------------------------------------------------------------------- */
 
 struct wi_tcp_group;
 
-/* An accepted socket: first half-open, then parked or handed to its group. */
+/* An accepted socket or stream: first half-open, then parked or handed to its group. */
 struct wi_tcp_arrival {
     struct wi_tcp_arrival *next;
     int fd;
+    struct wi_tcp_stream *stream; /* NULL: a socket */
     int authenticated;
     uint64_t source;  /* a number for the address that it comes from */
     uint64_t deadline_ns;
@@ -90,14 +96,21 @@ struct wi_tcp_gone {
 };
 #define WI_TCP_GONE_MAX 64
 
+enum wi_tcp_share { WI_TCP_SHARE_AUTO, WI_TCP_SHARE_ALWAYS, WI_TCP_SHARE_NEVER };
+
 struct wi_tcp_endpoint {
     const struct weft_host *host;
     const struct wi_tcp_settings *settings;
     int family;               /* 0, 4, 6 */
+    enum wi_tcp_share share;
     struct wi_tcp_identity me;
     int listeners[WI_TCP_ADDRS_MAX];
     int epoll, timer;
+    int kick;                 /* eventfd: streams need the thread */
     int spare;                /* reserve.c; -1: in use */
+    int wake;                 /* eventfd: wakes sleepers of all lean groups; -1: there was none yet */
+    pthread_mutex_t wake_lock; /* of */
+    int nwoken;               /* lean groups that are to look */
     pthread_t thread;
     pthread_mutex_t lock;     /* of all below */
     int serving, stop;        /* the thread runs; is to end */
@@ -107,6 +120,9 @@ struct wi_tcp_endpoint {
     uint64_t accept_failed_ns; /* when accept last failed for want of them */
     struct wi_tcp_arrival *half_open, *parked; /* oldest first */
     int nhalf_open, nparked;
+    struct wi_tcp_arrival *joining; /* streams, half open */
+    struct wi_tcp_mux *muxes;
+    struct wi_tcp_dial *making;     /* of those that make a shared connection */
     struct wi_tcp_linger *lingering;
     uint64_t linger_pause_ns; /* until the next look at them */
     struct wi_tcp_group *groups;
@@ -131,6 +147,9 @@ void wi_tcp_arrival_free(struct wi_tcp_arrival *a);
 void wi_tcp_arrival_dismiss(struct wi_tcp_endpoint *e, struct wi_tcp_arrival *a, uint8_t type, weft_status reason);
 /* From now on that rank is told that this one has given up, and why. */
 void wi_tcp_endpoint_refuse(struct wi_tcp_group *g, int rank, weft_status reason);
+/* Look at the streams that came or say something. Needs the lock; the endpoint's thread. */
+void wi_tcp_streams_serve(struct wi_tcp_endpoint *e);
+void wi_tcp_advance(struct wi_tcp_endpoint *e, struct wi_tcp_arrival *a);
 /* Options that every socket of the transport has. */
 void wi_tcp_socket_options(const struct wi_tcp_settings *s, int fd);
 /* Take fd: close it once what was written has reached the peer. Needs the lock. */
@@ -161,6 +180,10 @@ enum wi_tcp_target { WI_TCP_TO_BUFFER, WI_TCP_TO_EARLY, WI_TCP_TO_SINK, WI_TCP_T
 
 /* The state of a connection that this side is making; freed once it is up. */
 struct wi_tcp_dial {
+    struct wi_tcp_dial *next_making; /* of the endpoint, under its lock */
+    uint8_t making;            /* the socket is to be a shared connection */
+    uint64_t began_ns;         /* that attempt */
+    unsigned char binding[WI_TCP_BINDING_BYTES]; /* of it */
     uint8_t order[WI_TCP_ADDRS_MAX];
     int norder, at, round;
     int refused, rejected;     /* in this round */
@@ -179,6 +202,7 @@ struct wi_tcp_conn {
     struct wi_tcp_conn *next, **prev; /* of the group */
     struct wi_tcp_peer *peer;
     int fd;
+    struct wi_tcp_stream *stream; /* in place of fd */
     enum wi_tcp_conn_state state;
     uint8_t index;
     uint8_t can_read, can_write;  /* as far as known; epoll is edge-triggered */
@@ -254,6 +278,7 @@ struct wi_tcp_peer {
     weft_status status; /* FAILED: why */
     int reported;
     int nconns, nup, nbye;
+    int shared;  /* it is reached by a stream */
     int striped; /* over several links from the first: nconns was above 1 */
     struct wi_tcp_conn *conns[WI_TCP_SOCKETS_MAX];
     int next_conn;
@@ -286,7 +311,12 @@ struct wi_tcp_group {
     unsigned char *blobs;      /* the members' addresses, one after the other */
     uint32_t *blob_at;         /* [nranks + 1] */
     struct wi_tcp_peer **peers; /* [nranks], made at first use */
-    int epoll, event, timer;
+    int lean;                  /* no descriptors of its own: streams only */
+    int epoll, event, timer;   /* unless it is lean */
+    atomic_int stirred;        /* a stream has something for it */
+    atomic_int armed;          /* it may sleep: to be woken */
+    int woken;                 /* lean, under wake_lock: counted in the endpoint's nwoken */
+    uint64_t alarm_ns;         /* lean, under the endpoint's lock: when it is to be woken; WI_TCP_NEVER */
     int reserve[WI_TCP_RESERVE_PEERS * WI_TCP_SOCKETS_MAX], nreserve; /* reserve.c */
     struct wi_tcp_arrival *inbox; /* under the endpoint's lock, as is */
     unsigned char *link;          /* [nranks], enum wi_tcp_link */
@@ -337,6 +367,8 @@ int wi_tcp_spread(const struct wi_tcp_peer *p);
 /* reserve.c: descriptors that are kept back. _use: give one up, 0: there was none. */
 weft_status wi_tcp_reserve_init(struct wi_tcp_group *g);
 int wi_tcp_reserve_use(struct wi_tcp_group *g);
+/* Is it time to do without descriptors of one's own? `fd`: a new one. */
+int wi_tcp_descriptors_are_scarce(int fd);
 /* Close a socket and keep its descriptor, with no moment in between at which another thread could get its number. 0: not done. */
 int wi_tcp_reserve_return(struct wi_tcp_group *g, int fd);
 int wi_tcp_spare_use(struct wi_tcp_endpoint *e);
@@ -362,16 +394,43 @@ weft_status wi_tcp_dial_peer(struct wi_tcp_peer *p);
 void wi_tcp_dial_more(struct wi_tcp_peer *p);
 void wi_tcp_dial_free(struct wi_tcp_conn *c);
 void wi_tcp_dial_event(struct wi_tcp_conn *c);
+void wi_tcp_dial_stream(struct wi_tcp_conn *c); /* it has a stream: authenticate */
+void wi_tcp_dial_later(struct wi_tcp_conn *c);  /* another communicator makes the connection: look again soon */
 void wi_tcp_dial_tick(struct wi_tcp_group *g, uint64_t now);
 uint64_t wi_tcp_dial_next_ns(const struct wi_tcp_group *g);
 int wi_tcp_adopt(struct wi_tcp_group *g);
 /* Is that rank's process the one whose address this group was given? */
 int wi_tcp_claim_fits(const struct wi_tcp_group *g, const struct wi_tcp_claim *claim);
 
+/* share.c: connections that communicators share */
+/* Make the connection to this peer a stream. 1: a shared connection has to be made for that, by this one; 0: done, or waits, or
+ * has failed. */
+int wi_tcp_share_join(struct wi_tcp_conn *c);
+void wi_tcp_share_stop(struct wi_tcp_conn *c); /* it does not make one any more */
+/* The socket that was made is taken on the other side. */
+weft_status wi_tcp_share_made(struct wi_tcp_conn *c);
+/* What is said in this stream is not what a peer says: do not open others there. */
+void wi_tcp_share_distrust(struct wi_tcp_conn *c);
+/* An accepted socket is to be one. Needs the lock. */
+void wi_tcp_share_accept(struct wi_tcp_endpoint *e, struct wi_tcp_arrival *a);
+void wi_tcp_share_reap(struct wi_tcp_endpoint *e); /* Needs the lock; the endpoint's thread */
+void wi_tcp_share_close(struct wi_tcp_endpoint *e, uint64_t deadline_ns);
+
+/* wake.c: waking a group from other threads; sleepers of lean groups share a descriptor */
+void wi_tcp_group_stir(struct wi_tcp_group *g);
+int wi_tcp_wake_open(struct wi_tcp_endpoint *e); /* 0, or -1: errno */
+/* Before sleeping; 1: something has happened. `at`: when to wake at the latest. */
+int wi_tcp_wake_arm(struct wi_tcp_group *g, uint64_t at);
+void wi_tcp_wake_disarm(struct wi_tcp_group *g);
+/* Those whose time has come; returns when the next is due. Needs the lock. */
+uint64_t wi_tcp_wake_alarms(struct wi_tcp_endpoint *e, uint64_t now);
+
 /* conn.c: socket I/O */
 struct wi_tcp_conn *wi_tcp_conn_new(struct wi_tcp_peer *p, int index);
 /* The socket is authenticated; `bytes` of its stream were read already. */
-weft_status wi_tcp_conn_up(struct wi_tcp_conn *c, int fd, const void *data, size_t bytes);
+weft_status wi_tcp_conn_up(struct wi_tcp_conn *c, int fd, struct wi_tcp_stream *stream, const void *data, size_t bytes);
+/* "10.0.0.1:4711 -> 10.0.0.2:33211" */
+void wi_tcp_ends(int fd, char *text, size_t capacity);
 void wi_tcp_conn_close(struct wi_tcp_conn *c); /* freed later, by wi_tcp_conn_bury */
 void wi_tcp_conn_bury(struct wi_tcp_group *g);
 /* Read up to the budget; returns events. The peer may have failed afterwards. */

@@ -67,15 +67,16 @@ __attribute__((unused, format(printf, 3, 4))) static void wt_tcp_explain(void *i
     va_end(ap);
 }
 
-/* client: [key, claim] -> ; server: <- [key, claim]; client: [key] -> */
+/* client: [key, nonce, claim] -> ; server: <- [key, nonce, claim]; client: [key] -> */
 struct weft_auth {
     int server, stage;
+    uint64_t nonce, peer_nonce;
     int (*wanted)(void *arg, const void *claim, size_t claim_bytes);
     void *wanted_arg;
     uint32_t key, claim_bytes;
     unsigned char claim[WEFT_AUTH_CLAIM_MAX];
 };
-#define WT_HELLO (8 + WEFT_AUTH_CLAIM_MAX)
+#define WT_HELLO (16 + WEFT_AUTH_CLAIM_MAX)
 
 __attribute__((unused)) static struct weft_auth *wt_tcp_auth_create(void *impl, int is_server, const void *claim,
                                                                   size_t claim_bytes)
@@ -83,6 +84,8 @@ __attribute__((unused)) static struct weft_auth *wt_tcp_auth_create(void *impl, 
     struct weft_auth *a = calloc(1, sizeof *a);
     if (!a)
         return NULL;
+    static uint64_t nonces;
+    a->nonce = __atomic_add_fetch(&nonces, 1, __ATOMIC_RELAXED) * 0x9e3779b97f4a7c15ull;
     a->server = is_server;
     a->key = *(const uint32_t *)impl;
     a->claim_bytes = (uint32_t)claim_bytes;
@@ -95,7 +98,8 @@ static size_t wt_tcp_hello(const struct weft_auth *a, unsigned char *out)
     memset(out, 0, WT_HELLO);
     memcpy(out, &a->key, 4);
     memcpy(out + 4, &a->claim_bytes, 4);
-    memcpy(out + 8, a->claim, a->claim_bytes);
+    memcpy(out + 8, &a->nonce, 8);
+    memcpy(out + 16, a->claim, a->claim_bytes);
     return WT_HELLO;
 }
 
@@ -104,9 +108,10 @@ static int wt_tcp_read_hello(struct weft_auth *a, const unsigned char *in, void 
     uint32_t key, bytes;
     memcpy(&key, in, 4);
     memcpy(&bytes, in + 4, 4);
-    if (key != a->key || bytes > WEFT_AUTH_CLAIM_MAX || (a->wanted && !a->wanted(a->wanted_arg, in + 8, bytes)))
+    if (key != a->key || bytes > WEFT_AUTH_CLAIM_MAX || (a->wanted && !a->wanted(a->wanted_arg, in + 16, bytes)))
         return -1;
-    memcpy(a->claim, in + 8, bytes);
+    memcpy(&a->peer_nonce, in + 8, 8);
+    memcpy(a->claim, in + 16, bytes);
     a->claim_bytes = bytes;
     memcpy(claim, a->claim, bytes);
     *claim_bytes = bytes;
@@ -155,6 +160,17 @@ __attribute__((unused)) static void wt_tcp_auth_expect(struct weft_auth *a, int 
     a->wanted_arg = arg;
 }
 
+/* Of the nonces of both sides, in an order that both know. */
+__attribute__((unused)) static weft_status wt_tcp_auth_session(struct weft_auth *a, const char *label, void *key,
+                                                             size_t key_bytes)
+{
+    uint64_t said[2] = {a->server ? a->peer_nonce : a->nonce, a->server ? a->nonce : a->peer_nonce};
+    (void)label;
+    for (size_t i = 0; i < key_bytes; i++)
+        ((unsigned char *)key)[i] = ((const unsigned char *)said)[i % sizeof said];
+    return WEFT_SUCCESS;
+}
+
 __attribute__((unused)) static void wt_tcp_auth_destroy(struct weft_auth *a)
 {
     free(a);
@@ -170,6 +186,7 @@ __attribute__((unused)) static void wt_tcp_host_init(struct weft_host *h, uint32
                             .auth_create = wt_tcp_auth_create,
                             .auth_step = wt_tcp_auth_step,
                             .auth_destroy = wt_tcp_auth_destroy,
+                            .auth_session = wt_tcp_auth_session,
                             .auth_expect = wt_tcp_auth_expect,
                             .fd_keep = wi_fd_keep,
                             .fd_close = wi_fd_close,
@@ -177,10 +194,12 @@ __attribute__((unused)) static void wt_tcp_host_init(struct weft_host *h, uint32
                             .process_state = wi_process_state};
 }
 
+static const char *wt_tcp_share = "auto";
+
 /* What the table's defaults mean, so that tests need no settings module. */
 __attribute__((unused)) static void wt_tcp_defaults(struct wi_tcp_settings *s)
 {
-    *s = (struct wi_tcp_settings){.interfaces = "lo", .family = "auto", .port = "", .keepalive_count = 3,
+    *s = (struct wi_tcp_settings){.interfaces = "lo", .family = "auto", .port = "", .share = wt_tcp_share, .keepalive_count = 3,
                                   .half_open = 64, .chunk = 256 << 10, .eager = 256 << 10, .unsent = 512 << 10,
                                   .fast_rate = 500000000,
                                   .user_timeout = 10000000000ull, .keepalive_idle = 5000000000ull,

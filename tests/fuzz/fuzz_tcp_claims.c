@@ -3,8 +3,8 @@
  * be safe to compare, order and print; and a connection to the listener with a claim of any bytes, which must end with the
  * connection refused, kept for later, or given to the group that it names.
  *
- * First byte: 0 the rest is an address, else a claim; its first 16 bytes are made the group's where bit 1 is set, and its last 8
- * the listener's where they are 0. */
+ * First byte: 0 the rest is an address, else a claim; its first 16 bytes are made the group's where bit 1 is set, and the
+ * listener's process where that is 0. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -21,6 +21,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 #define NRANKS 3
 #define COMM 4711
+#define LISTENER_AT 44 /* in a claim */
 
 static uint32_t key = 1;
 static struct weft_host host;
@@ -109,7 +110,7 @@ static int connect_anew(const struct sockaddr *to, socklen_t to_bytes)
     return fd;
 }
 
-/* The client's side of the tests' handshake (tcp_host.h): number, length, claim; then the number again. */
+/* The client's side of the tests' handshake (tcp_host.h): number, length, nonce, claim; then the number again. */
 static void try_claim(const uint8_t *data, size_t bytes, int ours)
 {
     struct weft_peer_failure failure;
@@ -125,16 +126,16 @@ static void try_claim(const uint8_t *data, size_t bytes, int ours)
     socklen_t to_bytes = wi_tcp_addr_to_sockaddr(&me.addrs[which], &to);
     memcpy(hello, &key, 4);
     memcpy(hello + 4, &n, 4);
-    memcpy(hello + 8, data, n);
+    memcpy(hello + 16, data, n);
     if (ours) {
         const uint64_t id[2] = {COMM, COMM};
-        memcpy(hello + 8, id, sizeof id);
+        memcpy(hello + 16, id, sizeof id);
         if (n < sizeof id)
             n = sizeof id, memcpy(hello + 4, &n, 4);
     }
-    if (n == WI_TCP_CLAIM_BYTES && !wi_tcp_get(hello + 8 + n - 8, 8))
-        wi_tcp_put(hello + 8 + n - 8, me.process, 8);
-    int fits = !wi_tcp_claim_decode(hello + 8, n, &known);
+    if (n == WI_TCP_CLAIM_BYTES && !wi_tcp_get(hello + 16 + LISTENER_AT, 8))
+        wi_tcp_put(hello + 16 + LISTENER_AT, me.process, 8);
+    int fits = !wi_tcp_claim_decode(hello + 16, n, &known);
     require(!fits || known.count <= WI_TCP_SOCKETS_MAX);
     begin_group();
     int fd = connect_anew((struct sockaddr *)&to, to_bytes);

@@ -78,7 +78,7 @@ static struct wi_tcp_peer *link_up(void *group, int fd[2])
     p->nconns = 1;
     p->eager = WI_TCP_EAGER_MIN;
     p->conns[0] = wi_tcp_conn_new(p, 0);
-    require(p->conns[0] && !wi_tcp_conn_up(p->conns[0], fd[0], NULL, 0));
+    require(p->conns[0] && !wi_tcp_conn_up(p->conns[0], fd[0], NULL, NULL, 0));
     return p;
 }
 

@@ -91,6 +91,10 @@ tests_multi_test_threads_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS) -lpt
 multi_tests += tests/multi/test_destroy
 tests_multi_test_destroy_SOURCES = tests/multi/test_destroy.c tests/fault/fault.h
 tests_multi_test_destroy_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS) -lpthread
+multi_tests += tests/multi/test_shared
+tests_multi_test_shared_SOURCES = tests/multi/test_shared.c tests/fault/fault.h
+tests_multi_test_shared_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS) -lpthread
+
 multi_tests += tests/multi/test_scale
 tests_multi_test_scale_SOURCES = tests/multi/test_scale.c tests/fault/fault.h
 tests_multi_test_scale_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)

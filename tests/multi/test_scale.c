@@ -186,6 +186,7 @@ static void few_descriptors(int rank, int nranks, void *arg)
     char text[64];
     int n = 0;
 
+    setenv("WEFT_TCP_SHARE", "never", 1);
     ft_open(&f, arg, 60000, rank, nranks);
     WT_REQUIRE(getrlimit(RLIMIT_NOFILE, &limit) == 0);
     limit.rlim_cur = (rlim_t)open_descriptors() + 40;
@@ -245,6 +246,7 @@ static void last_descriptors(int rank, int nranks, void *arg)
     int n;
 
     setenv("WEFT_TCP_SOCKETS", sockets, 1);
+    setenv("WEFT_TCP_SHARE", "never", 1);
     ft_open(&f, arg, 60000, rank, nranks);
     for (int i = 0; i < 20; i++) {
         WT_REQUIRE_OK(weft_comm_dup(f.comm, NULL, &made));
@@ -269,6 +271,7 @@ static void one_too_few(int rank, int nranks, void *arg)
     weft_status st;
     int n = 0;
 
+    setenv("WEFT_TCP_SHARE", "never", 1);
     ft_open(&f, arg, 60000, rank, nranks);
     WT_REQUIRE_OK(weft_all_to_all(f.comm, mine, all, 1, WEFT_INT64, NULL));
     WT_REQUIRE_OK(weft_comm_dup(f.comm, NULL, &made));

@@ -102,7 +102,7 @@ static void frame_is_checked(void)
     CU_ASSERT_PTR_NOT_NULL(verdict(f, 0));
     f = ok, f.bytes = 0, f.total = 0, f.offset = 0;
     CU_ASSERT_PTR_NULL(verdict(f, 0));
-    for (uint8_t type = WI_TCP_GRANT; type <= WI_TCP_CROSSED; type++) {
+    for (uint8_t type = WI_TCP_GRANT; type <= WI_TCP_SHARE; type++) {
         f = (struct wi_tcp_frame){.type = type, .msg = UINT64_MAX, .total = UINT64_MAX};
         CU_ASSERT_PTR_NULL(verdict(f, 0));
         f.bytes = 1;
@@ -119,7 +119,9 @@ static void claims(void)
                               .eager = 65536,
                               .comm_id = {0x0102030405060708ull, ~0ull},
                               .process = 42,
-                              .listener = 43},
+                              .listener = 43,
+                              .shared = 1,
+                              .binding = {1, 2, 3, [11] = 12}},
                         out;
     unsigned char wire[WI_TCP_CLAIM_BYTES + 1];
     CU_ASSERT_TRUE(WI_TCP_CLAIM_BYTES <= WEFT_AUTH_CLAIM_MAX);
@@ -133,6 +135,8 @@ static void claims(void)
     CU_ASSERT_EQUAL(memcmp(out.comm_id, in.comm_id, sizeof in.comm_id), 0);
     CU_ASSERT_EQUAL(out.process, 42);
     CU_ASSERT_EQUAL(out.listener, 43);
+    CU_ASSERT_EQUAL(out.shared, 1);
+    CU_ASSERT_EQUAL(memcmp(out.binding, in.binding, sizeof in.binding), 0);
     CU_ASSERT_PTR_NOT_NULL(wi_tcp_claim_decode(wire, WI_TCP_CLAIM_BYTES - 1, &out));
     CU_ASSERT_PTR_NOT_NULL(wi_tcp_claim_decode(wire, WI_TCP_CLAIM_BYTES + 1, &out));
     in.index = 4;
@@ -150,6 +154,38 @@ static void claims(void)
     CU_ASSERT_EQUAL(memcmp(wire, in.comm_id, 16), 0); /* the host finds the key by it */
     wire[18] ^= 0x10;
     CU_ASSERT_PTR_NOT_NULL(wi_tcp_claim_decode(wire, WI_TCP_CLAIM_BYTES, &out));
+    wire[18] ^= 0x10, wire[19] ^= 2;
+    CU_ASSERT_PTR_NOT_NULL(wi_tcp_claim_decode(wire, WI_TCP_CLAIM_BYTES, &out));
+}
+
+static void frames_of_streams(void)
+{
+    static const struct {
+        struct wi_tcp_mux_frame frame;
+        int good;
+    } cases[] = {{{WI_TCP_MUX_OPEN, 0xfffffffe, 0}, 1},
+                 {{WI_TCP_MUX_OPEN, 0, 1}, 0},
+                 {{WI_TCP_MUX_CLOSE, 3, 0}, 1},
+                 {{WI_TCP_MUX_CLOSE, 3, 1}, 0},
+                 {{WI_TCP_MUX_DATA, 3, 1}, 1},
+                 {{WI_TCP_MUX_DATA, 3, 0}, 0},
+                 {{WI_TCP_MUX_DATA, 3, WI_TCP_MUX_FRAME_MAX}, 1},
+                 {{WI_TCP_MUX_DATA, 3, WI_TCP_MUX_FRAME_MAX + 1}, 0},
+                 {{WI_TCP_MUX_WINDOW, 3, WI_TCP_MUX_WINDOW_BYTES + WI_TCP_MUX_SLACK_BYTES}, 1},
+                 {{WI_TCP_MUX_WINDOW, 3, WI_TCP_MUX_WINDOW_BYTES + WI_TCP_MUX_SLACK_BYTES + 1}, 0},
+                 {{WI_TCP_MUX_WINDOW, 3, 0}, 0},
+                 {{0, 3, 0}, 0},
+                 {{WI_TCP_MUX_CLOSE + 1, 3, 0}, 0}};
+    unsigned char wire[WI_TCP_MUX_HEADER_BYTES];
+    struct wi_tcp_mux_frame f;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        wi_tcp_mux_encode(&cases[i].frame, wire);
+        CU_ASSERT_EQUAL(wi_tcp_mux_decode(wire, &f) == NULL, cases[i].good);
+        CU_ASSERT_TRUE(f.type == cases[i].frame.type && f.stream == cases[i].frame.stream &&
+                       f.value == cases[i].frame.value);
+        wire[1 + i % 3] = 1;
+        CU_ASSERT_PTR_NOT_NULL(wi_tcp_mux_decode(wire, &f));
+    }
 }
 
 static struct wi_tcp_addr addr(const char *ip, int prefix, uint32_t mbps)
@@ -464,6 +500,7 @@ static const struct wt_case cases[] = {
     {"frame is checked", frame_is_checked},
     {"reasons", reasons},
     {"claims", claims},
+    {"frames of streams", frames_of_streams},
     {"blob round trip", blob_round_trip},
     {"blob is checked", blob_is_checked},
     {"interfaces", interfaces},
