@@ -153,6 +153,13 @@ struct weft_host {
      * microseconds. A process whose first thread has ended, and others not, goes on. */
     void (*process_self)(struct weft_process *process);
     int (*process_state)(const struct weft_process *process);
+
+    /* For a plugin that loads code itself. 1: this file or folder, and every folder and link on the way to it, belong to root, to
+     * the user or to the owner of libweft, and no other user can write to them; libweft loads nothing else. 0: `why` names what
+     * is wrong with which of them. */
+    int (*path_trusted)(const char *path, char *why, size_t capacity);
+    /* Would `log` write something of this level? For a plugin that makes its text beforehand. */
+    int (*log_wanted)(void *impl, enum weft_log_level level);
 };
 #define WEFT_AUTH_MESSAGE_MAX 256
 #define WEFT_AUTH_CLAIM_MAX 64
@@ -681,7 +688,8 @@ struct weft_plugin {
  * - Memory that is touched outside of calls on the group, or by peers, must be given up in `quiesce`.
  * - weft_plugin.info_bits stands at the end of the description.
  * - weft_host goes on growing at its end; what an older library may lack is asked for with WEFT_HOST_HAS: auth_session,
- *   auth_expect, the side channel, fd_keep and fd_close, process_self and process_state.
+ *   auth_expect, the side channel, fd_keep and fd_close, process_self and process_state, path_trusted and
+ *   log_wanted.
  */
 
 #ifdef __cplusplus

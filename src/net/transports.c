@@ -34,12 +34,18 @@ static const struct weft_plugin *const built_in[] = {&weft_plugin_shm, &weft_plu
 
 /* ---- Host services ---- */
 
+static int host_log_wanted(void *impl, enum weft_log_level level)
+{
+    (void)impl;
+    return (int)level <= __atomic_load_n(&wi_log_level, __ATOMIC_RELAXED);
+}
+
 static void host_log(void *impl, enum weft_log_level level, const char *event, const char *format, ...)
 {
     va_list ap;
 
     (void)impl;
-    if ((int)level > __atomic_load_n(&wi_log_level, __ATOMIC_RELAXED))
+    if (!host_log_wanted(impl, level))
         return;
     va_start(ap, format);
     wi_log_vwrite(level, event, format, ap);
@@ -128,6 +134,8 @@ static void host_init(struct wi_transports *t)
         .fd_close = wi_fd_close,
         .process_self = wi_process_self,
         .process_state = wi_process_state,
+        .path_trusted = wi_path_trusted,
+        .log_wanted = host_log_wanted,
     };
 }
 
