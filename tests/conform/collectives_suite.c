@@ -3,13 +3,14 @@
 #include "tests/conform/collectives.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "exec/engine.h"
 #include "tests/harness/harness.h"
 #include "tests/harness/late.h"
 
-static char fake_path[1200] = "PLUGIN_PATH=", ucx_path[600] = "PLUGIN_PATH=";
+static char fake_path[1200] = "PLUGIN_PATH=", ucx_path[600] = "PLUGIN_PATH=", ncclnet_path[700], ncclnet_plugin[700];
 static const char *const inproc[] = {"TRANSPORTS=inproc", NULL};
 static const char *const shm[] = {"TRANSPORTS=shm", NULL};
 static const char *const asleep[] = {"TRANSPORTS=shm", "COMM_SPIN=0", "COMM_YIELDS=0", NULL};
@@ -28,6 +29,9 @@ static const char *const ucx_sliced[] = {
     "COMM_SPIN=0",    NULL};
 static const char *const hosts[] = {"TRANSPORTS=shm,tcp", NULL};
 static const char *const tcp_sliced[] = {"TRANSPORTS=tcp", "COMM_SLICE_BYTES=1000", "TCP_SOCKETS=3", NULL};
+static const char *const ncclnet[] = {"TRANSPORTS=ncclnet", ncclnet_path, ncclnet_plugin, NULL};
+static const char *const ncclnet_v8[] = {"TRANSPORTS=ncclnet", ncclnet_path, ncclnet_plugin, "NCCLNET_MAX_VERSION=8",
+                                         NULL};
 
 static const char *const workers[] = {"TRANSPORTS=shm", "WORKERS=2", "WORKER_BYTES=1000", NULL};
 static const char *const workers_tcp[] = {"TRANSPORTS=tcp", "WORKERS=2", "WORKER_BYTES=1000", NULL};
@@ -54,6 +58,8 @@ static const struct cc_fixture fixtures[] = {
     {"inproc, late engine", inproc, 1, 0, 0, 1},
     {"shm, two workers", workers, 0, 1, 0, 0},
     {"tcp between threads, two workers", workers_tcp, 1, 0, 1, 0},
+    {"ncclnet", ncclnet, 0, 0, 1, 0},
+    {"ncclnet v8 between threads", ncclnet_v8, 1, 0, 1, 0},
 };
 enum { PLAIN_FIXTURES = 4 };
 
@@ -110,6 +116,10 @@ static const struct part parts[] = {
     {"levels", cc_case_levels, "shm and tcp", P(3) | P(5) | P(8)},
     {"levels", cc_case_levels, "tcp", P(5)},
     {"levels", cc_case_levels, "inproc", P(4)},
+    {"forms", cc_case_forms, "ncclnet", P(2) | P(4) | P(5)},
+    {"algorithms", cc_case_algorithms, "ncclnet", P(3) | P(4)},
+    {"types", cc_case_types, "ncclnet", P(2)},
+    {"forms", cc_case_forms, "ncclnet v8 between threads", P(3)},
 };
 
 /* In full, every case runs once over every plain fixture, with all numbers of ranks; variants run the forms, with a few. */
@@ -178,11 +188,15 @@ int cc_suite(const char *name, int full, int argc, char **argv)
 {
     int ran = 0, failed = 0;
     const char *dir = wt_plugin_dir("fakerdma"), *dir2 = wt_plugin_dir("fakecard"), *dir3 = wt_plugin_dir("ucx");
+    const char *dir4 = wt_plugin_dir("ncclnet"), *build = getenv("WEFT_BUILDDIR");
     char title[128];
 
     snprintf(fake_path, sizeof fake_path, "PLUGIN_PATH=%s:%s", dir ? dir : "/nowhere", dir2 ? dir2 : "/nowhere");
     if (dir3)
         snprintf(ucx_path, sizeof ucx_path, "PLUGIN_PATH=%s", dir3);
+    snprintf(ncclnet_path, sizeof ncclnet_path, "PLUGIN_PATH=%s", dir4 ? dir4 : "/nowhere");
+    snprintf(ncclnet_plugin, sizeof ncclnet_plugin, "NCCLNET_PLUGIN=%s/.libs/libnccl-net-weftsample.so",
+             build ? build : ".");
 
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         for (size_t f = 0; f < sizeof fixtures / sizeof *fixtures; f++) {
