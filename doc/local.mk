@@ -199,5 +199,5 @@ EXTRA_DIST += \
 	doc/guide/compression.md \
 	doc/guide/convergence.md doc/guide/convergence.svg \
 	doc/guide/security.md \
-	doc/guide/shared-memory.md doc/guide/tcp.md doc/guide/ucx.md doc/guide/slurm.md doc/guide/networks.md doc/guide/kubernetes.md \
+	doc/guide/shared-memory.md doc/guide/tcp.md doc/guide/ucx.md doc/guide/nccl-net.md doc/guide/slurm.md doc/guide/networks.md doc/guide/kubernetes.md \
 	doc/guide/zero.md doc/guide/zero_config.py doc/guide/zero-config.md doc/guide/zero-torch.md
