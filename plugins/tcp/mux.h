@@ -3,13 +3,13 @@
  *
  * A stream is to a communicator what a socket of its own would be: bytes in order, both ways, an end, and no block. It begins with
  * the same handshake, over the communicator's own key, which is bound to the shared connection (`binding`); see
- * doc/adr/0036-shared-connections.md. A sender stops when its reader is a window behind, so whatever comes has a place, the socket is
- * always read on, and a communicator that does not receive holds nobody up.
+ * doc/adr/0036-shared-connections.md. A sender stops when its reader is a window behind, so whatever comes has a place, the socket
+ * is always read on, and a communicator that does not receive holds nobody up.
  *
- * Threads: the endpoint's thread reads whenever something comes, so that streams move while none of their communicators makes progress;
- * a thread that makes progress reads, too, straight into the place of what it waits for. All under the connection's lock, which is held
- * for a system call or two, and taken after the endpoint's. Streams belong to one group, or to the endpoint while they arrive. A
- * connection is freed by the endpoint's thread only, or when that has ended.
+ * Threads: the endpoint's thread reads whenever something comes, so that streams move while none of their communicators makes
+ * progress; a thread that makes progress reads, too, straight into the place of what it waits for. All under the connection's
+ * lock, which is held for a system call or two, and taken after the endpoint's. Streams belong to one group, or to the endpoint
+ * while they arrive. A connection is freed by the endpoint's thread only, or when that has ended.
  */
 #ifndef WI_TCP_MUX_H
 #define WI_TCP_MUX_H
@@ -110,7 +110,8 @@ int wi_tcp_mux_say(struct wi_tcp_mux *m, uint8_t type, uint32_t stream, uint32_t
 int wi_tcp_mux_append(struct wi_tcp_mux *m, const struct iovec *iov, int n, size_t skip); /* -1: no memory */
 void wi_tcp_mux_flush(struct wi_tcp_mux *m);
 void wi_tcp_mux_fail(struct wi_tcp_mux *m, int error);
-/* One receive call. `direct`: where what comes of the current frame goes; else to its stream. Returns how much came; *placed of it. */
+/* One receive call. `direct`: where what comes of the current frame goes; else to its stream. Returns how much came; *placed of
+ * it. */
 size_t wi_tcp_mux_pull(struct wi_tcp_mux *m, const struct iovec *direct, int n, size_t *placed);
 
 /* A socket, or where `s` is set a stream: as recv without waiting; all of a few bytes, or -1. */

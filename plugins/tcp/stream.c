@@ -212,8 +212,8 @@ static int wait_for_room(struct wi_tcp_stream *s)
     return EAGAIN;
 }
 
-/* A frame that the socket does not take now, or not wholly, is copied: others may follow it. Each stream has one of them at most, so
- * that all have their turns. Returns errno. */
+/* A frame that the socket does not take now, or not wholly, is copied: others may follow it. Each stream has one of them at most,
+ * so that all have their turns. Returns errno. */
 static int write_frame(struct wi_tcp_stream *s, struct iovec *iov, int n)
 {
     struct wi_tcp_mux *m = s->mux;

@@ -1,9 +1,9 @@
 /* wake.c: waking a group from other threads: streams are read by whoever reads their connection.
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * A group with descriptors of its own is woken by its eventfd. Lean groups have none: all of an endpoint sleep on one eventfd, which
- * is readable as long as a group that may sleep has something to look at. So no wake-up is lost if one sleeper looks before another has
- * begun to; the others wake for nothing now and then.
+ * A group with descriptors of its own is woken by its eventfd. Lean groups have none: all of an endpoint sleep on one eventfd,
+ * which is readable as long as a group that may sleep has something to look at. So no wake-up is lost if one sleeper looks before
+ * another has begun to; the others wake for nothing now and then.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE

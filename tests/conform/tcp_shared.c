@@ -258,8 +258,8 @@ static void beyond_the_window(void)
     world_close(&w);
 }
 
-/* Who has one communicator's key may say that he is any process. Streams do not believe him: after one that he does not answer rank 0
- * connects by itself to where rank 1 listens. */
+/* Who has one communicator's key may say that he is any process. Streams do not believe him: after one that he does not answer
+ * rank 0 connects by itself to where rank 1 listens. */
 static void in_anothers_name(void)
 {
     struct world w;
