@@ -121,6 +121,11 @@ PKG_CHECK_MODULES([UCX], [ucx >= 1.13], [have_ucx=yes],
   [have_ucx=no
    AC_MSG_NOTICE([UCX was not found: there will be no transport ucx (Debian package libucx-dev)])])
 AM_CONDITIONAL([HAVE_UCX], [test "x$have_ucx" = xyes])
+# And the transport over InfiniBand and RoCE.
+PKG_CHECK_MODULES([VERBS], [libibverbs >= 1.11], [have_verbs=yes],
+  [have_verbs=no
+   AC_MSG_NOTICE([libibverbs was not found: there will be no transport verbs (Debian package libibverbs-dev)])])
+AM_CONDITIONAL([HAVE_VERBS], [test "x$have_verbs" = xyes])
 # Only the tests need CUnit.
 PKG_CHECK_MODULES([CUNIT], [cunit], [have_cunit=yes],
   [have_cunit=no
