@@ -56,6 +56,7 @@ static weft_status make(struct vb_peer *p)
             return st;
         }
     }
+    p->mine = my_hello(p);
     p->group->nconnected++;
     for (int i = 0; i < p->nrails; i++)
         vb_card_receives(p->group, i);
@@ -95,6 +96,7 @@ static weft_status establish(struct vb_peer *p)
             st = vb_qp_connect(p, i, rail->target, far->rma, far->rma_psn, rail->target_psn);
         if (st < 0)
             return st;
+        rail->target_of = far->rma;
         rail->message.ready = rail->rma.ready = 1;
     }
     p->state = VB_CONNECTED;
@@ -119,7 +121,6 @@ static int is_hello(const struct vb_peer *p, const struct vb_hello *h, size_t by
 weft_status vb_connect(struct vb_peer *p)
 {
     struct vb_group *g = p->group;
-    struct vb_hello mine;
     weft_status st;
 
     if (p->state != VB_IDLE || p->rank == g->rank || g->quiet)
@@ -127,8 +128,7 @@ weft_status vb_connect(struct vb_peer *p)
     st = make(p);
     if (st < 0)
         return st;
-    mine = my_hello(p);
-    st = g->endpoint->host->side_request(g->side, p->rank, &mine, sizeof mine);
+    st = g->endpoint->host->side_request(g->side, p->rank, &p->mine, sizeof p->mine);
     if (st < 0) {
         vb_disconnect(p);
         return st;
@@ -180,12 +180,10 @@ static int take_hello(struct vb_peer *p, const struct vb_hello *h, size_t bytes)
 static void take_request(struct vb_peer *p, const struct vb_hello *h, size_t bytes)
 {
     struct vb_group *g = p->group;
-    struct vb_hello mine;
 
     if (p->state == VB_LEFT || p->state == VB_FAILED || !take_hello(p, h, bytes))
         return;
-    mine = my_hello(p);
-    g->endpoint->host->side_respond(g->side, p->rank, &mine, sizeof mine);
+    g->endpoint->host->side_respond(g->side, p->rank, &p->mine, sizeof p->mine);
     watch(p);
 }
 

@@ -117,7 +117,7 @@ static int told(struct vb_peer *p)
         struct ibv_send_wr wr = {
             .opcode = IBV_WR_SEND, .sg_list = &from, .num_sge = 1, .send_flags = IBV_SEND_INLINE | IBV_SEND_SIGNALED};
         struct vb_queue *q = &rail->message;
-        if (rail->down)
+        if (rail->down || !rail->message.ready)
             continue;
         if (!rail->bye_sent && q->posted - q->done < q->depth) { /* the last place is its */
             if (q->inline_bytes < sizeof bye)
@@ -139,6 +139,7 @@ static void say_goodbye(struct vb_group *g)
         all = 1;
         vb_poll(g);
         vb_connect_responses(g);
+        vb_push_blocked(g);
         for (int r = 0; r < g->nranks; r++)
             all = told(&g->peers[r]) && all;
     } while (!all && g->endpoint->host->now_ns() < until);

@@ -2,7 +2,7 @@
 # InfiniBand and RoCE, where libibverbs is.
 verbs_sources = plugins/verbs/verbs.c plugins/verbs/verbs.h plugins/verbs/cards.c plugins/verbs/connect.c plugins/verbs/fork.c \
 	plugins/verbs/gid.c plugins/verbs/group.c plugins/verbs/group.h plugins/verbs/key.h plugins/verbs/memory.c plugins/verbs/message.c \
-	plugins/verbs/ports.c plugins/verbs/progress.c plugins/verbs/queue.c plugins/verbs/queue.h plugins/verbs/rma.c \
+	plugins/verbs/ports.c plugins/verbs/progress.c plugins/verbs/queue.c plugins/verbs/queue.h plugins/verbs/rails.c plugins/verbs/rma.c \
 	plugins/verbs/self.c plugins/verbs/watch.c plugins/verbs/watch.h
 EXTRA_DIST += $(verbs_sources)
 if HAVE_VERBS

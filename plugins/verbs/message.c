@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SEND_PARTS };                 /* weft_xfer.priv of a send: parts that are under way */
 #define HEADS_AT_ONCE (VB_SLOTS / 2) /* headers are advertised by so many, for the sake of messages that do it */
 
 /* ---- Lanes ---- */
@@ -78,12 +77,17 @@ int vb_control_send(struct vb_peer *p, int rail, const void *data, size_t bytes)
 
 _Static_assert(sizeof(struct vb_control) + VB_SLOTS * (12 + 4 * VB_RAILS_MAX) <= VB_CONTROL_MAX, "slots fit");
 
-/* Slots as they travel: without the keys of rails that there are not. */
-static size_t pack(unsigned char *at, const struct vb_slot *slot, int nrails)
+/* A slot as it travels: without the keys of rails that there are not. */
+static size_t pack(unsigned char *at, const struct weft_xfer *x, int nrails)
 {
-    memcpy(at, &slot->address, 8);
-    memcpy(at + 8, &slot->bytes, 4);
-    memcpy(at + 12, slot->rkey, 4 * (size_t)nrails);
+    const struct vb_mem *mem = x->mem;
+    uint64_t address = (uint64_t)(uintptr_t)x->buf;
+    uint32_t bytes = (uint32_t)x->bytes;
+
+    memcpy(at, &address, 8);
+    memcpy(at + 8, &bytes, 4);
+    for (int i = 0; i < nrails; i++)
+        memcpy(at + 12 + 4 * i, mem ? &mem->mr[i]->rkey : &(uint32_t){0}, 4);
     return 12 + 4 * (size_t)nrails;
 }
 
@@ -94,6 +98,17 @@ static int may_advertise(const struct vb_group *g, uint32_t chan)
     return chan == VB_HEADS || others < g->cards[0].srq_size - g->reserved_slots;
 }
 
+/* After a rail was lost what the peer was told may not have come: from the oldest that it has not written to. It takes none twice, and
+ * what it has written to it had. */
+static uint32_t first_to_advertise(const struct vb_peer *p, uint32_t chan, const struct vb_lane *lane)
+{
+    uint32_t n = lane->advertised;
+
+    while (lane->repeat && lane->advertised - n < VB_SLOTS && vb_message_awaited(p, chan, n - 1) >= 0)
+        n--;
+    return n;
+}
+
 /* 0: there is no room for it now. */
 static int advertise(struct vb_peer *p, uint32_t chan, struct vb_lane *lane)
 {
@@ -102,35 +117,36 @@ static int advertise(struct vb_peer *p, uint32_t chan, struct vb_lane *lane)
     struct vb_control head = {.magic = VB_CONTROL_MAGIC, .kind = VB_SLOTS_GIVEN, .chan = (uint8_t)chan};
     size_t bytes = sizeof head;
     int rail = vb_rail_up(p);
+    uint32_t more = 0;
 
     if (rail < 0 || !vb_queue_room(p, rail, &p->rails[rail].message))
         return 0;
-    head.place = (uint8_t)(lane->advertised % VB_SLOTS);
-    for (uint32_t n = lane->advertised; n != lane->posted && may_advertise(g, chan); n++) {
-        const struct weft_xfer *x = lane->recvs[n % VB_SLOTS];
-        const struct vb_mem *mem = x->mem;
-        struct vb_slot slot = {.address = (uint64_t)(uintptr_t)x->buf, .bytes = (uint32_t)x->bytes};
-        for (int i = 0; mem && i < p->nrails; i++)
-            slot.rkey[i] = mem->mr[i]->rkey;
-        bytes += pack(message + bytes, &slot, p->nrails);
+    head.number = first_to_advertise(p, chan, lane);
+    for (uint32_t n = head.number; n != lane->posted && (n - lane->advertised >= 1u << 31 || may_advertise(g, chan));
+         n++) {
+        bytes += pack(message + bytes, lane->recvs[n % VB_SLOTS], p->nrails);
         head.count++;
+        if (n - lane->advertised >= 1u << 31)
+            continue;
+        more++;
         g->slots_out++;
         g->heads_out += chan == VB_HEADS;
     }
     if (!head.count)
-        return 0;
+        return lane->advertised == lane->posted;
     memcpy(message, &head, sizeof head);
     for (int i = 0; i < g->nports; i++)
         vb_card_receives(g, i);
     if (vb_control_send(p, rail, message, bytes)) {
         if (!p->rails)
             return 1;
-        lane->advertised += head.count;
+        lane->advertised += more;
+        lane->repeat = 0;
         p->say_hello = 0; /* that was it */
         return lane->advertised == lane->posted;
     }
-    g->slots_out -= head.count;
-    g->heads_out -= chan == VB_HEADS ? head.count : 0;
+    g->slots_out -= more;
+    g->heads_out -= chan == VB_HEADS ? more : 0;
     return 0;
 }
 
@@ -174,10 +190,10 @@ static int write_part(struct vb_peer *p, int rail, struct weft_xfer *x, const st
 
     if (bytes <= q->inline_bytes)
         wr.send_flags = IBV_SEND_INLINE;
-    x->priv[SEND_PARTS]++;
+    x->priv[VB_SEND_PARTS]++;
     err = vb_queue_post(p, rail, q, &wr, done ? NULL : x, done ? VB_NOTHING : VB_DATA);
     if (err)
-        x->priv[SEND_PARTS]--;
+        x->priv[VB_SEND_PARTS]--;
     else if (done)
         vb_message_sent(p, x, WEFT_SUCCESS);
     return err;
@@ -206,10 +222,30 @@ static unsigned choose_rails(struct vb_peer *p, size_t bytes, int rails[VB_RAILS
     return up;
 }
 
-/* 0: there is no room. */
-static int write_message(struct vb_peer *p, uint32_t chan, struct vb_lane *lane, struct weft_xfer *x)
+static int say_too_long(struct vb_peer *p, int rail, uint32_t chan, struct weft_xfer *x)
 {
-    uint32_t place = lane->sent % VB_SLOTS;
+    struct vb_queue *q = &p->rails[rail].message;
+    struct vb_control_long c = {.head = {.magic = VB_CONTROL_MAGIC,
+                                         .kind = VB_TOO_LONG,
+                                         .chan = (uint8_t)chan,
+                                         .number = (uint32_t)x->priv[VB_SEND_NUMBER]},
+                                .bytes = x->bytes,
+                                .imm = x->imm};
+    struct ibv_sge from = {(uint64_t)(uintptr_t)&c, sizeof c, 0};
+    struct ibv_send_wr wr = {.opcode = IBV_WR_SEND, .sg_list = &from, .num_sge = 1, .send_flags = IBV_SEND_INLINE};
+
+    x->priv[VB_SEND_PARTS] = 1;
+    if (q->inline_bytes >= sizeof c) /* the send ends with it */
+        return vb_queue_post(p, rail, q, &wr, x, VB_DATA) == 0;
+    if (!vb_control_send(p, rail, &c, sizeof c))
+        return 0;
+    vb_message_sent(p, x, WEFT_SUCCESS);
+    return 1;
+}
+
+int vb_message_write(struct vb_peer *p, uint32_t chan, struct vb_lane *lane, struct weft_xfer *x)
+{
+    uint32_t place = (uint32_t)x->priv[VB_SEND_NUMBER] % VB_SLOTS;
     const struct vb_slot *slot = &lane->slots[place];
     int rails[VB_RAILS_MAX];
     unsigned parts = choose_rails(p, x->bytes, rails);
@@ -217,27 +253,20 @@ static int write_message(struct vb_peer *p, uint32_t chan, struct vb_lane *lane,
 
     if (!parts)
         return 0;
-    if (x->bytes > slot->bytes) {
-        struct vb_control_long too_long = {
-            .head = {.magic = VB_CONTROL_MAGIC, .kind = VB_TOO_LONG, .chan = (uint8_t)chan, .place = (uint8_t)place},
-            .bytes = x->bytes,
-            .imm = x->imm};
-        if (!vb_control_send(p, rails[0], &too_long, sizeof too_long))
-            return 0;
-        lane->nsends--;
-        x->state = WEFT_SUCCESS;
-        return 1;
-    }
+    if (x->bytes > slot->bytes)
+        return say_too_long(p, rails[0], chan, x);
     for (unsigned i = 0; i < parts; i++) {
         size_t offset = i * each < x->bytes ? i * each : x->bytes;
         size_t bytes = x->bytes - offset < each ? x->bytes - offset : each;
         int err = write_part(p, rails[i], x, slot, offset, bytes, VB_IMM(chan, place, parts, x->imm));
-        if (err && i == 0 && err == ENOMEM)
-            return 0;
-        if (err) {
+        if (!err)
+            continue;
+        if (err != ENOMEM || i > 0)
             vb_peer_broken(p, rails[i], "posting fails: %s", strerror(err));
-            return 1;
-        }
+        if (i == 0)
+            return 0;
+        x->priv[VB_SEND_LOST] = 1; /* it is sent again as a whole, when the parts before have ended */
+        break;
     }
     return 1;
 }
@@ -249,7 +278,8 @@ static void push_lane(struct vb_peer *p, uint32_t chan)
     while (p->open && lane->sends && lane->given >> (lane->sent % VB_SLOTS) & 1) {
         struct weft_xfer *x = lane->sends, *next = x->next;
         lane->sends = next; /* it may end, and be its owner's, inside */
-        if (!write_message(p, chan, lane, x)) {
+        x->priv[VB_SEND_NUMBER] = lane->sent;
+        if (!vb_message_write(p, chan, lane, x)) {
             lane->sends = x;
             vb_blocked(p);
             return;
@@ -261,8 +291,22 @@ static void push_lane(struct vb_peer *p, uint32_t chan)
     }
 }
 
+void vb_message_again(struct vb_peer *p)
+{
+    for (uint32_t chan = 0; chan < WEFT_CHAN_MAX_LAYERED; chan++) {
+        struct vb_lane *lane = p->lanes[chan];
+        if (!lane || !lane->advertised)
+            continue;
+        lane->repeat = 1;
+        p->advertise[chan / 64] |= 1ull << (chan % 64);
+    }
+}
+
 void vb_message_push(struct vb_peer *p)
 {
+    if (!p->open)
+        return;
+    vb_rail_push(p);
     if (!p->open)
         return;
     advertise_all(p);
@@ -282,9 +326,13 @@ void vb_message_push(struct vb_peer *p)
 void vb_message_sent(struct vb_peer *p, struct weft_xfer *x, weft_status st)
 {
     if (st < 0)
-        x->priv[SEND_PARTS] = 0;
-    else if (--x->priv[SEND_PARTS])
+        x->priv[VB_SEND_PARTS] = 0;
+    else if (--x->priv[VB_SEND_PARTS])
         return;
+    if (st >= 0 && x->priv[VB_SEND_LOST]) {
+        vb_rail_sent(p, x);
+        return;
+    }
     if (p->lanes[x->chan])
         p->lanes[x->chan]->nsends--;
     x->state = st;
@@ -304,16 +352,27 @@ static void end_recv(struct vb_group *g, struct vb_lane *lane, uint32_t chan, ui
     x->state = state;
 }
 
+/* The number of the receive at a place. */
+static uint32_t number_at(const struct vb_lane *lane, uint32_t place)
+{
+    return lane->posted - 1 - (lane->posted - 1 - place) % VB_SLOTS;
+}
+
 /* Is there a receive that the peer was told of? */
 static struct vb_lane *met(const struct vb_peer *p, uint32_t chan, uint32_t place)
 {
     struct vb_lane *lane = chan < p->group->nchans ? p->lanes[chan] : NULL;
-    uint32_t ahead;
 
     if (!lane || place >= VB_SLOTS || !lane->recvs[place])
         return NULL;
-    ahead = (lane->posted - 1 - place) % VB_SLOTS; /* receives posted after it */
-    return lane->posted - 1 - ahead - lane->advertised >= 1u << 31 ? lane : NULL;
+    return number_at(lane, place) - lane->advertised >= 1u << 31 ? lane : NULL;
+}
+
+int vb_message_awaited(const struct vb_peer *p, uint32_t chan, uint32_t number)
+{
+    struct vb_lane *lane = met(p, chan, number % VB_SLOTS);
+
+    return lane && number_at(lane, number % VB_SLOTS) == number ? (int)(number % VB_SLOTS) : -1;
 }
 
 int vb_message_arrived(struct vb_peer *p, uint32_t imm, uint32_t bytes)
@@ -338,14 +397,32 @@ int vb_message_arrived(struct vb_peer *p, uint32_t imm, uint32_t bytes)
 
 static int take_too_long(struct vb_peer *p, const struct vb_control_long *c)
 {
-    struct vb_lane *lane = met(p, c->head.chan, c->head.place);
-    struct weft_xfer *x = lane ? lane->recvs[c->head.place] : NULL;
+    int place = vb_message_awaited(p, c->head.chan, c->head.number);
+    struct vb_lane *lane = place < 0 ? NULL : p->lanes[c->head.chan];
+    struct weft_xfer *x = lane ? lane->recvs[place] : NULL;
 
     if (!x || c->bytes <= x->bytes)
         return 0;
     x->actual = c->bytes;
-    x->imm = c->imm;
-    end_recv(p->group, lane, c->head.chan, c->head.place, WEFT_ETRUNC);
+    x->imm = c->imm & ((1u << VB_INFO_BITS) - 1);
+    end_recv(p->group, lane, c->head.chan, (uint32_t)place, WEFT_ETRUNC);
+    return 1;
+}
+
+/* A slot may come twice, after a rail was lost: the first time it has come, or was used. */
+static int take_slot(const struct vb_peer *p, struct vb_lane *lane, uint32_t number, const unsigned char *at)
+{
+    uint32_t place = number % VB_SLOTS, ahead = number - lane->sent;
+    struct vb_slot *slot = &lane->slots[place];
+
+    if (ahead >= VB_SLOTS)
+        return ahead >= -VB_SLOTS && p->nrails > 1;
+    if (lane->given >> place & 1)
+        return p->nrails > 1;
+    memcpy(&slot->address, at, 8);
+    memcpy(&slot->bytes, at + 8, 4);
+    memcpy(slot->rkey, at + 12, 4 * (size_t)p->nrails);
+    lane->given |= (uint8_t)(1u << place);
     return 1;
 }
 
@@ -354,25 +431,19 @@ static int take_slots(struct vb_peer *p, const struct vb_control *c, const unsig
     size_t each = 12 + 4 * (size_t)p->nrails;
     struct vb_lane *lane;
 
-    if (c->chan >= p->group->nchans || c->place >= VB_SLOTS || c->count > VB_SLOTS || bytes != c->count * each)
+    if (c->chan >= p->group->nchans || c->count > VB_SLOTS || bytes != c->count * each)
         return 0;
-    lane = c->count ? lane_of(p, c->chan) : NULL;
-    if (c->count && !lane) {
+    if (!c->count)
+        return 1;
+    lane = lane_of(p, c->chan);
+    if (!lane) {
         vb_peer_fail(p, WEFT_ENOMEM, "there is no memory for a channel with it");
         return 1;
     }
-    for (uint32_t i = 0; i < c->count; i++, at += each) {
-        uint32_t place = (c->place + i) % VB_SLOTS;
-        struct vb_slot *slot = &lane->slots[place];
-        if (lane->given >> place & 1)
-            return 0; /* a slot that was not used yet */
-        memcpy(&slot->address, at, 8);
-        memcpy(&slot->bytes, at + 8, 4);
-        memcpy(slot->rkey, at + 12, each - 12);
-        lane->given |= (uint8_t)(1u << place);
-    }
-    if (c->count)
-        push_lane(p, c->chan);
+    for (uint32_t i = 0; i < c->count; i++)
+        if (!take_slot(p, lane, c->number + i, at + i * each))
+            return 0;
+    push_lane(p, c->chan);
     return 1;
 }
 
@@ -408,6 +479,11 @@ int vb_message_control(struct vb_peer *p, const unsigned char *at, size_t bytes)
                 return 1;
         vb_peer_left(p);
         return 1;
+    case VB_RAIL_LOST:
+    case VB_HAS_COME:
+    case VB_CAME:
+    case VB_NOT_COME:
+        return bytes == sizeof c && vb_rail_control(p, &c);
     default:
         return 0;
     }
@@ -506,6 +582,18 @@ weft_status vb_recv(void *group, struct weft_xfer *x)
 
 /* ---- The end ---- */
 
+static int end_sends(struct weft_xfer *list, weft_status st)
+{
+    int ended = 0;
+
+    for (struct weft_xfer *x = list, *next; x; x = next) {
+        next = x->next;
+        ended += !x->background;
+        x->state = st;
+    }
+    return ended;
+}
+
 int vb_message_end(struct vb_peer *p, weft_status st, int background_too)
 {
     struct vb_group *g = p->group;
@@ -515,12 +603,8 @@ int vb_message_end(struct vb_peer *p, weft_status st, int background_too)
         struct vb_lane *lane = p->lanes[chan];
         if (!lane)
             continue;
-        for (struct weft_xfer *x = lane->sends, *next; x; x = next) {
-            next = x->next;
-            ended += !x->background;
-            lane->nsends--;
-            x->state = st;
-        }
+        ended += end_sends(lane->sends, st) + end_sends(lane->lost, st);
+        lane->lost = NULL;
         lane->sends = NULL;
         lane->sends_last = &lane->sends;
         for (uint32_t place = 0; place < VB_SLOTS; place++) {

@@ -65,6 +65,11 @@ void vb_peer_broken(struct vb_peer *p, int rail, const char *format, ...)
     va_start(ap, format);
     vsnprintf(why, sizeof why, format, ap);
     va_end(ap);
+    for (int i = 0; i < p->nrails; i++)
+        if (p->leave >> rail & 1 || (i != rail && !p->rails[i].down && p->rails[i].message.ready)) {
+            vb_rail_lost(p, rail, why);
+            return;
+        }
     snprintf(p->text, sizeof p->text, "the connection on %s broke: %s", p->group->endpoint->ports[rail].name, why);
     p->broken_ns = p->group->endpoint->host->now_ns();
     vb_blocked(p); /* it is looked at again */
@@ -140,14 +145,16 @@ static void disarm(struct vb_card *card)
     card->armed = 0;
 }
 
-static int poll_card(struct vb_group *g, int rail)
+int vb_poll_rail(struct vb_group *g, int rail)
 {
     struct vb_card *card = &g->cards[rail];
     struct ibv_wc wc[BATCH];
     int n = ibv_poll_cq(card->cq, BATCH, wc), events = 0;
 
+    g->polling++;
     for (int i = 0; i < n; i++)
         events += VB_WORK_RECEIVE(wc[i].wr_id) ? received(g, rail, &wc[i]) : sent(g, &wc[i]);
+    g->polling--;
     if (n > 0) {
         disarm(card);
         vb_card_receives(g, rail);
@@ -160,13 +167,13 @@ int vb_poll(struct vb_group *g)
     int events = 0;
 
     for (int i = 0; i < g->nports; i++)
-        events += poll_card(g, i);
+        events += vb_poll_rail(g, i);
     return events;
 }
 
 /* ---- Now and then ---- */
 
-static void push_blocked(struct vb_group *g)
+void vb_push_blocked(struct vb_group *g)
 {
     struct vb_peer *list = g->blocked;
 
@@ -175,6 +182,8 @@ static void push_blocked(struct vb_group *g)
         struct vb_peer *p = list;
         list = p->next_blocked;
         p->blocked = 0;
+        if (p->state == VB_CONNECTED && p->leave)
+            vb_rail_leave(p);
         if (p->state != VB_CONNECTED)
             continue;
         if (!p->broken_ns) {
@@ -195,6 +204,10 @@ static void look_at_ports(struct vb_group *g)
 {
     vb_ports_look(g->endpoint);
     for (int i = 0; i < g->nports; i++) {
+        for (int r = 0; atomic_load(&g->endpoint->ports[i].down) && r < g->nranks; r++)
+            if (g->peers[r].state == VB_CONNECTED && g->peers[r].nrails > 1 && i < g->peers[r].nrails &&
+                !g->peers[r].rails[i].down)
+                vb_peer_broken(&g->peers[r], i, "the port is down");
         int fatal = atomic_load(&g->endpoint->ports[i].fatal);
         for (int r = 0; fatal && r < g->nranks; r++)
             if (g->peers[r].state == VB_CONNECTED && i < g->peers[r].nrails)
@@ -243,7 +256,7 @@ int vb_progress(void *group, struct weft_peer_failure *failure)
     events = vb_poll(g);
     tick(g);
     if (g->blocked)
-        push_blocked(g);
+        vb_push_blocked(g);
     return g->unreported ? report(g, failure) : events;
 }
 

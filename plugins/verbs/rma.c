@@ -187,7 +187,7 @@ static int tell_renewed(struct vb_peer *p, int i)
     }
     if (rail->renewed) {
         c.head.kind = VB_RENEWED;
-        c.rma = rail->renewed;
+        c.rma = rail->target_of;
         c.target = rail->target->qp_num;
         c.target_psn = rail->target_psn;
         if (!vb_control_send(p, vb_rail_up(p), &c, sizeof c))
@@ -231,7 +231,7 @@ void vb_rma_done(struct vb_peer *p, struct weft_rma *r, weft_status st)
 }
 
 /* All that have not ended, in the order in which they were posted, as if they had not been. */
-static void take_back(struct vb_peer *p, struct vb_queue *q)
+void vb_rma_take_back(struct vb_peer *p, struct vb_queue *q)
 {
     struct weft_rma *rest = p->rmas, *partly = rest && rest->priv[RMA_POSTED] ? rest : NULL;
 
@@ -299,7 +299,7 @@ void vb_rma_failed(struct vb_peer *p, int rail, uint32_t number, enum ibv_wc_sta
         host->explain(host->impl, st, "verbs: the memory of a get or put with rank %d is not registered: %s", p->rank,
                       ibv_wc_status_str(why));
     }
-    take_back(p, q);
+    vb_rma_take_back(p, q);
     vb_queue_close(p, rail, q, WEFT_ECANCELED);
     end_refused(p, culprit, st);
     if (vb_queue_open(p, rail, q, VB_RMA_DEPTH, 1) < 0) {
@@ -316,6 +316,11 @@ static int renew_target(struct vb_peer *p, int i, const struct vb_control_renew 
 {
     struct vb_rail *rail = &p->rails[i];
 
+    if (rail->target_of == c->rma) { /* it asks again: the answer was lost with a rail */
+        rail->renewed = 1;
+        vb_rma_push(p);
+        return 1;
+    }
     vb_card_number_remove(&p->group->cards[i], rail->target->qp_num);
     ibv_destroy_qp(rail->target);
     rail->target = vb_qp_target(p, i);
@@ -323,7 +328,8 @@ static int renew_target(struct vb_peer *p, int i, const struct vb_control_renew 
         vb_peer_fail(p, WEFT_ENOMEM, "no queue pair could be made for its gets and puts");
         return 1;
     }
-    rail->renewed = c->rma;
+    rail->target_of = c->rma;
+    rail->renewed = 1;
     vb_rma_push(p);
     return 1;
 }
@@ -335,10 +341,14 @@ int vb_rma_control(struct vb_peer *p, const struct vb_control_renew *c)
 
     if ((c->rma | c->rma_psn | c->target | c->target_psn) >> 24 || !c->rma)
         return 0;
+    if (p->rails[i].down)
+        return 1;
     if (c->head.kind == VB_RENEW)
         return renew_target(p, i, c);
-    if (!q->qp || q->ready || q->qp->qp_num != c->rma)
+    if (!q->qp || q->qp->qp_num != c->rma)
         return 0;
+    if (q->ready)
+        return p->nrails > 1; /* a second answer */
     if (vb_qp_connect(p, i, q->qp, c->target, c->target_psn, q->psn) < 0) {
         vb_peer_fail(p, WEFT_ESYS, "the new queue pair of gets and puts does not connect");
         return 1;

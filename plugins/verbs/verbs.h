@@ -135,7 +135,8 @@ struct vb_rail {
     int down; /* left for good; the others carry on */
     int bye_sent, bye_seen;
     int renew;             /* the peer is to be told of the new queue pair of gets and puts */
-    uint32_t renewed;      /* it asked so of this rank, and is to be answered: its number; 0: no */
+    uint32_t target_of;    /* the peer's queue pair that the target is connected to */
+    int renewed;           /* a request of the peer's for that is to be answered */
 };
 
 struct vb_slot {
@@ -147,12 +148,16 @@ struct vb_slot {
 /* A channel with a peer. Numbers count up; a place is the number % VB_SLOTS. */
 struct vb_lane {
     struct weft_xfer *sends, **sends_last; /* wait for a slot or for room */
+    struct weft_xfer *lost;                /* may have arrived over a rail that was lost: the peer is asked (rails.c) */
     uint32_t nsends;                       /* posted, in flight included */
     uint32_t sent;
     uint8_t given;                         /* places whose slot has come */
     struct vb_slot slots[VB_SLOTS];
     struct weft_xfer *recvs[VB_SLOTS];
     uint32_t posted, advertised;
+    uint32_t asked[VB_SLOTS]; /* numbers that the peer asks whether they have come, at the places of due */
+    uint8_t due;
+    int repeat; /* what is advertised, too: it may not have come */
     uint8_t parts[VB_SLOTS];
     size_t got[VB_SLOTS];
 };
@@ -171,10 +176,12 @@ struct vb_peer {
     int nrails;
     struct vb_rail *rails;
     struct vb_address address;
-    struct vb_hello theirs;
+    struct vb_hello mine, theirs;
     struct vb_lane *lanes[WEFT_CHAN_MAX_LAYERED];
     uint64_t advertise[2];       /* channels that have receives to advertise */
     int say_hello;
+    int tell_lost;               /* the peer is to be told of rails that are down */
+    unsigned leave;              /* rails that are to be left, as bits */
     unsigned turn;               /* of rails, for short messages */
     struct weft_rma *rmas, **rmas_last; /* wait to be posted, or posted again */
     unsigned nrmas;
@@ -204,7 +211,7 @@ struct vb_card {
 struct vb_group {
     struct vb_endpoint *endpoint;
     void *side;
-    int rank, nranks, nports, quiet, unreported, connecting;
+    int rank, nranks, nports, quiet, unreported, connecting, polling;
     uint32_t nchans, slots_out, heads_out, reserved_slots, nconnected;
     uint64_t comm_id[2];
     struct vb_peer *peers; /* [nranks] */
@@ -225,18 +232,19 @@ struct vb_group {
 
 /* ---- Control messages ---- */
 
-enum vb_control_kind { VB_SLOTS_GIVEN = 1, VB_TOO_LONG, VB_BYE, VB_RENEW, VB_RENEWED };
+enum vb_control_kind { VB_SLOTS_GIVEN = 1, VB_TOO_LONG, VB_BYE, VB_RENEW, VB_RENEWED, VB_RAIL_LOST, VB_HAS_COME, VB_CAME, VB_NOT_COME };
 struct vb_control {
     uint16_t magic;
     uint8_t kind, count; /* of slots */
-    uint8_t chan, place; /* of the first slot; of the message that is too long */
-    uint8_t rail, reserved;
+    uint8_t chan, rail;
+    uint8_t lost, reserved; /* rails that the sender has given up, as bits */
+    uint32_t number;        /* of the first slot, or of the message */
 };
 #define VB_CONTROL_MAGIC 0x7662u
 struct vb_control_long { /* TOO_LONG */
     struct vb_control head;
+    uint32_t imm;
     uint64_t bytes;
-    uint32_t imm, reserved;
 };
 struct vb_control_renew { /* RENEW: the requester's new queue pair; RENEWED: also the responder's */
     struct vb_control head;
@@ -307,7 +315,22 @@ void vb_blocked(struct vb_peer *p);
 int vb_message_end(struct vb_peer *p, weft_status st, int background_too);
 int vb_rail_up(const struct vb_peer *p); /* the first that is not down; -1 */
 
+/* Where weft_xfer.priv of a send counts: parts under way; the message's number; may one have been lost; was the peer asked. */
+enum { VB_SEND_PARTS, VB_SEND_NUMBER, VB_SEND_LOST, VB_SEND_ASKED };
+int vb_message_write(struct vb_peer *p, uint32_t chan, struct vb_lane *lane, struct weft_xfer *x); /* 0: no room now */
+void vb_message_again(struct vb_peer *p); /* what may have been advertised in vain is again */
+/* A receive of that number that the peer was told of: its place, or -1. */
+int vb_message_awaited(const struct vb_peer *p, uint32_t chan, uint32_t number);
+
+/* rails.c: a rail that is lost is left, and nothing of what was under way on it */
+void vb_rail_lost(struct vb_peer *p, int rail, const char *why); /* it is left soon */
+void vb_rail_leave(struct vb_peer *p);                           /* now; not from inside vb_poll */
+void vb_rail_push(struct vb_peer *p);
+void vb_rail_sent(struct vb_peer *p, struct weft_xfer *x); /* all parts of a message have ended, and some may be lost */
+int vb_rail_control(struct vb_peer *p, const struct vb_control *c);
+
 /* rma.c */
+void vb_rma_take_back(struct vb_peer *p, struct vb_queue *q);
 weft_status vb_import(void *group, int peer, const void *key, size_t bytes, void **remote);
 void vb_forget(void *group, void *remote);
 weft_status vb_get(void *group, struct weft_rma *r);
@@ -322,6 +345,8 @@ void vb_rma_forget_all(struct vb_group *g);
 /* progress.c */
 int vb_progress(void *group, struct weft_peer_failure *failure);
 int vb_poll(struct vb_group *g);
+int vb_poll_rail(struct vb_group *g, int rail);
+void vb_push_blocked(struct vb_group *g);
 int vb_poll_arm(void *group);
 void vb_peer_fail(struct vb_peer *p, weft_status st, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void vb_peer_left(struct vb_peer *p);

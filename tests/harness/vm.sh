@@ -6,8 +6,9 @@
 #     tests/harness/vm.sh [--deadline SECONDS] [--memory MIB] single|pair COMMAND [ARGUMENT...]
 #
 #   single   rxe0 on an interface of its own, 10.1.0.1
-#   pair     rx0 at 10.2.0.1 and rx1 at 10.2.0.2, at the two ends of a pair of interfaces. rxe knows no network namespaces, so both
-#            are in one; routing policy makes what goes from one address to the other leave by the wire
+#   pair     rx0 at 10.2.0.1 and rx1 at 10.2.0.2, at the two ends of a pair of interfaces, and rx2 and rx3 at those of another,
+#            10.3.0.1 and 10.3.0.2. rxe knows no network namespaces, so all are in one; routing policy makes what goes from one end to
+#            the other leave by the wire
 #
 # The command sees the files of this machine, read-only, with the same paths; /tmp, /run and /dev/shm are its own and empty. It gets
 # the WEFT_* variables, PATH, and the working directory. What it prints comes out here; its exit status is this script's. 77, with one
@@ -152,24 +153,29 @@ rdma link add rxe0 type rxe netdev d0 || exit 99
 RUN
     else
         cat <<'RUN'
-ip link add w0 type veth peer name w1
-ip link set w0 mtu 4200 up
-ip link set w1 mtu 4200 up
-ip addr add 10.2.0.1/32 dev w0
-ip addr add 10.2.0.2/32 dev w1
-for i in all w0 w1; do
+for i in all default; do
     echo 0 >/proc/sys/net/ipv4/conf/$i/rp_filter
     echo 1 >/proc/sys/net/ipv4/conf/$i/accept_local
 done
-ip route add 10.2.0.2 dev w0 table 101 src 10.2.0.1
-ip route add 10.2.0.1 dev w1 table 102 src 10.2.0.2
-ip rule add pref 10 iif lo from 10.2.0.1 to 10.2.0.2 lookup 101
-ip rule add pref 10 iif lo from 10.2.0.2 to 10.2.0.1 lookup 102
+# wire NUMBER: interfaces w(2N) at 10.(2+N).0.1 and w(2N+1) at 10.(2+N).0.2
+wire() {
+    local net=10.$((2 + $1)).0 near=w$((2 * $1)) far=w$((2 * $1 + 1))
+    ip link add $near type veth peer name $far
+    ip link set $near mtu 4200 up
+    ip link set $far mtu 4200 up
+    ip addr add $net.1/32 dev $near
+    ip addr add $net.2/32 dev $far
+    ip route add $net.2 dev $near table $((101 + 2 * $1)) src $net.1
+    ip route add $net.1 dev $far table $((102 + 2 * $1)) src $net.2
+    ip rule add pref 10 iif lo from $net.1 to $net.2 lookup $((101 + 2 * $1))
+    ip rule add pref 10 iif lo from $net.2 to $net.1 lookup $((102 + 2 * $1))
+    ip neigh replace $net.2 lladdr "$(cat /sys/class/net/$far/address)" dev $near
+    ip neigh replace $net.1 lladdr "$(cat /sys/class/net/$near/address)" dev $far
+    rdma link add rx$((2 * $1)) type rxe netdev $near && rdma link add rx$((2 * $1 + 1)) type rxe netdev $far
+}
 ip rule add pref 100 lookup local
 ip rule del pref 0
-ip neigh replace 10.2.0.2 lladdr "$(cat /sys/class/net/w1/address)" dev w0
-ip neigh replace 10.2.0.1 lladdr "$(cat /sys/class/net/w0/address)" dev w1
-rdma link add rx0 type rxe netdev w0 && rdma link add rx1 type rxe netdev w1 || exit 99
+wire 0 && wire 1 || exit 99
 RUN
     fi
     printf 'cd %q\n' "$PWD"
