@@ -1,9 +1,10 @@
 /* connect.c: how two ranks connect, over the side channel, and how connections end.
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * Each rank makes its queue pairs when it first needs the peer or is asked, and says their numbers in its request or its response:
- * both say the same. Whichever comes first, the peer's request or its response, connects. The one that asked knows from the response
- * that the other one's queue pairs can receive; the one that was asked knows it from the first message, which always comes.
+ * Each rank makes its queue pairs when it first needs the peer or is asked, and says their numbers in its request or its
+ * response: both say the same. Whichever comes first, the peer's request or its response, connects. The one that asked knows
+ * from the response that the other one's queue pairs can receive; the one that was asked knows it from the first message, which
+ * always comes.
  */
 #include "verbs.h"
 #include "watch.h"

@@ -5,8 +5,8 @@
 
 #include <string.h>
 
-/* Less is better; 0: not to be used. On Ethernet RoCEv2, which is routed, goes before v1, and IPv4, which networks are mostly set up
- * for, before IPv6. */
+/* Less is better; 0: not to be used. On Ethernet RoCEv2, which is routed, goes before v1, and IPv4, which networks are mostly
+ * set up for, before IPv6. */
 enum rank { UNUSABLE, V2_IPV4, V2_GLOBAL, V2_LINK_LOCAL, V1, IB, RANKS };
 
 static enum rank rank_of(const struct ibv_gid_entry *entry)

@@ -12,8 +12,22 @@ verbs_la_CFLAGS = $(AM_CFLAGS) $(VERBS_CFLAGS)
 verbs_la_LDFLAGS = $(AM_LDFLAGS) $(plugin_ldflags)
 verbs_la_LIBADD = $(VERBS_LIBS) -lpthread
 
-test_programs += tests/conform/transport_verbs
+# They run in a virtual machine, by the scripts below.
+test_programs += tests/conform/transport_verbs tests/conform/transport_verbs_long tests/conform/verbs_speed tests/multi/verbs_ranks
 tests_conform_transport_verbs_SOURCES = tests/conform/transport_verbs.c $(verbs_sources) $(transport_suite)
 tests_conform_transport_verbs_CFLAGS = $(AM_CFLAGS) $(VERBS_CFLAGS)
 tests_conform_transport_verbs_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS) $(VERBS_LIBS)
+tests_conform_transport_verbs_long_SOURCES = tests/conform/transport_verbs_long.c $(verbs_sources) $(transport_suite)
+tests_conform_transport_verbs_long_CFLAGS = $(AM_CFLAGS) $(VERBS_CFLAGS)
+tests_conform_transport_verbs_long_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS) $(VERBS_LIBS)
+tests_conform_verbs_speed_SOURCES = tests/conform/verbs_speed.c tests/conform/transport.h tests/conform/transport.c \
+	tests/conform/transport_side.c $(verbs_sources)
+tests_conform_verbs_speed_CFLAGS = $(AM_CFLAGS) $(VERBS_CFLAGS)
+tests_conform_verbs_speed_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS) $(VERBS_LIBS)
+tests_multi_verbs_ranks_SOURCES = tests/multi/verbs_ranks.c
+tests_multi_verbs_ranks_LDADD = libweftcore.la
 endif
+multi_scripts += tests/multi/test_verbs.sh
+long_scripts += tests/multi/test_verbs_long.sh
+EXTRA_DIST += tests/conform/transport_verbs.c
+EXTRA_DIST += tests/multi/verbs_inside.sh

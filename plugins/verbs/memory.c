@@ -128,8 +128,8 @@ int vb_covered(const struct vb_mem *m, const void *at, size_t bytes)
 
 /* ---- Keys ---- */
 
-/* So that one that was spoilt on its way is not tried: what a card refuses costs the connection. It does not keep a peer from forging
- * one: the card does. */
+/* So that one that was spoilt on its way is not tried: what a card refuses costs the connection. It does not keep a peer from
+ * forging one: the card does. */
 uint64_t vb_key_check(const struct vb_key *key)
 {
     const unsigned char *at = (const unsigned char *)key;

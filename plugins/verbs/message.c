@@ -98,8 +98,8 @@ static int may_advertise(const struct vb_group *g, uint32_t chan)
     return chan == VB_HEADS || others < g->cards[0].srq_size - g->reserved_slots;
 }
 
-/* After a rail was lost what the peer was told may not have come: from the oldest that it has not written to. It takes none twice, and
- * what it has written to it had. */
+/* After a rail was lost what the peer was told may not have come: from the oldest that it has not written to. It takes none
+ * twice, and what it has written to it had. */
 static uint32_t first_to_advertise(const struct vb_peer *p, uint32_t chan, const struct vb_lane *lane)
 {
     uint32_t n = lane->advertised;

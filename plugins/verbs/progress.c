@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define BATCH 16
+#define CALLS 64u
 #define BROKEN_NS 1000000000ull /* that the side channel has to say more about why a connection broke */
 
 /* ---- The end of a peer ---- */
@@ -216,16 +217,20 @@ static void look_at_ports(struct vb_group *g)
     }
 }
 
+/* The clock is not looked at in each call: on some machines that takes longer than all the rest. */
 static void tick(struct vb_group *g)
 {
-    uint64_t now = g->endpoint->host->now_ns();
+    uint64_t now;
 
     vb_connect_requested(g);
-    if (now < g->next_tick_ns && !g->connecting)
+    if (g->connecting)
+        vb_connect_responses(g);
+    if (++g->calls % CALLS)
         return;
-    vb_connect_responses(g);
+    now = g->endpoint->host->now_ns();
     if (now < g->next_tick_ns)
         return;
+    vb_connect_responses(g);
     g->next_tick_ns = now + VB_TICK_NS;
     look_at_ports(g);
 }

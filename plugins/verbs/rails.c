@@ -1,8 +1,8 @@
 /* rails.c: a rail that is lost is left, and nothing of what was under way on it.
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * What had not been acknowledged on the rail may have arrived or not. To send it again at once would write to memory that its receiver
- * may have given back. So:
+ * What had not been acknowledged on the rail may have arrived or not. To send it again at once would write to memory that its
+ * receiver may have given back. So:
  *   - both sides destroy the rail's queue pairs: nothing that is late arrives over them any more
  *   - the sender asks for each such message, once its parts on other rails have ended; with the question goes which rails are down
  *   - the receiver, which has left these rails by then, says whether the message has come; if not, its receive is as if nothing had

@@ -1,8 +1,9 @@
 /* rma.c: gets and puts.
  * SPDX-License-Identifier: BSD-3-Clause
  *
- * A key that the peer's card refuses puts the queue pair into the error state, with all that is behind it. These are posted again on a
- * new one: a get or put that has not ended may be done twice. The peer makes a new one as well, which it is asked for by a message.
+ * A key that the peer's card refuses puts the queue pair into the error state, with all that is behind it. These are posted
+ * again on a new one: a get or put that has not ended may be done twice. The peer makes a new one as well, which it is asked for
+ * by a message.
  */
 #include "key.h"
 #include "queue.h"

@@ -101,7 +101,7 @@ static const struct weft_setting rows[] = {
         "Traffic class of packets with a GRH (RoCE: DSCP << 2), a number."),
     ROW("SERVICE_LEVEL", "0", INT, service_level, 0, 15, "InfiniBand's service level, a number."),
     ROW("PKEY", "65535", INT, pkey, 0, 65535, "Partition key, of which the high bit does not count, a number."),
-    ROW("TIMEOUT", "16", INT, timeout, 1, 31,
+    ROW("TIMEOUT", "18", INT, timeout, 1, 31,
         "Time until a packet is sent again: 4.096 us * 2 to the power of this number."),
     ROW("RETRIES", "7", INT, retries, 0, 7,
         "Times that a packet is sent again before its connection is broken, a number."),

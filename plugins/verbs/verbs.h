@@ -221,6 +221,7 @@ struct vb_group {
     struct vb_self *self;
     int epoll_fd;
     uint64_t next_tick_ns;
+    unsigned calls; /* of progress */
 };
 
 /* The immediate of a message. */
@@ -232,7 +233,17 @@ struct vb_group {
 
 /* ---- Control messages ---- */
 
-enum vb_control_kind { VB_SLOTS_GIVEN = 1, VB_TOO_LONG, VB_BYE, VB_RENEW, VB_RENEWED, VB_RAIL_LOST, VB_HAS_COME, VB_CAME, VB_NOT_COME };
+enum vb_control_kind {
+    VB_SLOTS_GIVEN = 1,
+    VB_TOO_LONG,
+    VB_BYE,
+    VB_RENEW,
+    VB_RENEWED,
+    VB_RAIL_LOST,
+    VB_HAS_COME,
+    VB_CAME,
+    VB_NOT_COME
+};
 struct vb_control {
     uint16_t magic;
     uint8_t kind, count; /* of slots */

@@ -7,15 +7,19 @@
 extern const struct weft_plugin weft_plugin;
 
 static const char *const one[] = {"VERBS_DEVICES=rx0", NULL};
+#ifdef VERBS_LONG
 /* Everything is tight: nothing travels inside of requests, queues are as short as they may be. */
 static const char *const tight[] = {"VERBS_DEVICES=rx0", "VERBS_INLINE=0", "VERBS_DEPTH=16", NULL};
 /* Nearly all messages are striped. */
 static const char *const rails[] = {"VERBS_DEVICES=rx0,rx2", "VERBS_STRIPE=4K", NULL};
+#endif
 
 static const struct tc_fixture fixtures[] = {
     {.name = "verbs", .plugin = &weft_plugin, .settings = one, .channels = 1, .side = 1},
+#ifdef VERBS_LONG
     {.name = "verbs, tight", .plugin = &weft_plugin, .settings = tight, .channels = 1, .side = 1},
     {.name = "verbs, 2 rails", .plugin = &weft_plugin, .settings = rails, .channels = 1, .side = 1},
+#endif
 };
 
 #define TC_MAIN_NAME "transport_verbs"
