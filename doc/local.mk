@@ -188,6 +188,7 @@ EXTRA_DIST += \
 	doc/adr/0031-zero.md \
 	doc/adr/0032-priorities.md \
 	doc/adr/0033-accumulate.md \
+	doc/adr/0034-verbs.md \
 	doc/adr/0037-ucx.md \
 	doc/guide/measured.md \
 	doc/guide/prediction.svg \
@@ -199,5 +200,5 @@ EXTRA_DIST += \
 	doc/guide/compression.md \
 	doc/guide/convergence.md doc/guide/convergence.svg \
 	doc/guide/security.md \
-	doc/guide/shared-memory.md doc/guide/tcp.md doc/guide/ucx.md doc/guide/nccl-net.md doc/guide/slurm.md doc/guide/networks.md doc/guide/kubernetes.md \
+	doc/guide/shared-memory.md doc/guide/tcp.md doc/guide/ucx.md doc/guide/verbs.md doc/guide/nccl-net.md doc/guide/slurm.md doc/guide/networks.md doc/guide/kubernetes.md \
 	doc/guide/zero.md doc/guide/zero_config.py doc/guide/zero-config.md doc/guide/zero-torch.md

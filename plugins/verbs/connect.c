@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define GOODBYE_NS 200000000ull
+
 static struct vb_hello my_hello(const struct vb_peer *p)
 {
     struct vb_hello h = {.magic = VB_HELLO_MAGIC, .rank = (uint32_t)p->group->rank, .nonce = p->group->endpoint->nonce};
@@ -223,7 +225,7 @@ static void take_response(struct vb_peer *p)
     vb_opened(p);
 }
 
-/* Of a peer that says good-bye the message has come before its process, or its side of the channel, ended. */
+/* The peer's process, or its side of the channel, has ended. Its good-bye may be on its way. */
 static void take_watch(struct vb_peer *p)
 {
     struct vb_group *g = p->group;
@@ -235,10 +237,8 @@ static void take_watch(struct vb_peer *p)
     p->asked = 0;
     if (p->state != VB_CONNECTED)
         return;
-    while (vb_poll(g))
-        continue;
-    if (p->state == VB_CONNECTED)
-        vb_peer_fail(p, WEFT_EPEER, "%s", why);
+    snprintf(p->text, sizeof p->text, "%s", why);
+    vb_peer_gives_up(p, GOODBYE_NS);
 }
 
 void vb_connect_responses(struct vb_group *g)

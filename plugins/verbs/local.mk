@@ -12,6 +12,12 @@ verbs_la_CFLAGS = $(AM_CFLAGS) $(VERBS_CFLAGS)
 verbs_la_LDFLAGS = $(AM_LDFLAGS) $(plugin_ldflags)
 verbs_la_LIBADD = $(VERBS_LIBS) -lpthread
 
+unit_tests += tests/unit/test_verbs_ports
+tests_unit_test_verbs_ports_SOURCES = tests/unit/test_verbs_ports.c plugins/verbs/ports.c plugins/verbs/gid.c plugins/verbs/fork.c \
+	plugins/verbs/verbs.h
+tests_unit_test_verbs_ports_CFLAGS = $(AM_CFLAGS) $(VERBS_CFLAGS)
+tests_unit_test_verbs_ports_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
+
 # They run in a virtual machine, by the scripts below.
 test_programs += tests/conform/transport_verbs tests/conform/transport_verbs_long tests/conform/verbs_speed tests/multi/verbs_ranks
 tests_conform_transport_verbs_SOURCES = tests/conform/transport_verbs.c $(verbs_sources) $(transport_suite)
@@ -21,7 +27,7 @@ tests_conform_transport_verbs_long_SOURCES = tests/conform/transport_verbs_long.
 tests_conform_transport_verbs_long_CFLAGS = $(AM_CFLAGS) $(VERBS_CFLAGS)
 tests_conform_transport_verbs_long_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS) $(VERBS_LIBS)
 tests_conform_verbs_speed_SOURCES = tests/conform/verbs_speed.c tests/conform/transport.h tests/conform/transport.c \
-	tests/conform/transport_side.c $(verbs_sources)
+	tests/conform/transport_side.h tests/conform/transport_side.c $(verbs_sources)
 tests_conform_verbs_speed_CFLAGS = $(AM_CFLAGS) $(VERBS_CFLAGS)
 tests_conform_verbs_speed_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS) $(VERBS_LIBS)
 tests_multi_verbs_ranks_SOURCES = tests/multi/verbs_ranks.c

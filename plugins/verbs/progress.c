@@ -72,7 +72,13 @@ void vb_peer_broken(struct vb_peer *p, int rail, const char *format, ...)
             return;
         }
     snprintf(p->text, sizeof p->text, "the connection on %s broke: %s", p->group->endpoint->ports[rail].name, why);
-    p->broken_ns = p->group->endpoint->host->now_ns();
+    vb_peer_gives_up(p, BROKEN_NS);
+}
+
+/* With what is in text, unless something else ends it before. */
+void vb_peer_gives_up(struct vb_peer *p, uint64_t wait_ns)
+{
+    p->broken_ns = p->group->endpoint->host->now_ns() + wait_ns;
     vb_blocked(p); /* it is looked at again */
 }
 
@@ -191,7 +197,7 @@ void vb_push_blocked(struct vb_group *g)
             vb_message_push(p);
             if (p->state == VB_CONNECTED)
                 vb_rma_push(p);
-        } else if (g->endpoint->host->now_ns() - p->broken_ns > BROKEN_NS) {
+        } else if (g->endpoint->host->now_ns() > p->broken_ns) {
             char why[sizeof p->text];
             memcpy(why, p->text, sizeof why);
             vb_peer_fail(p, WEFT_EPEER, "%s", why);

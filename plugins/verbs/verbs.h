@@ -187,7 +187,7 @@ struct vb_peer {
     unsigned nrmas;
     struct vb_peer *next_blocked;
     int blocked;
-    uint64_t broken_ns; /* a connection broke then; why is in text. 0: none did */
+    uint64_t broken_ns; /* it fails then, as text says: a connection broke, or its process ended; 0: neither */
     weft_status status;
     int unreported;
     char text[160];
@@ -362,6 +362,8 @@ int vb_poll_arm(void *group);
 void vb_peer_fail(struct vb_peer *p, weft_status st, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void vb_peer_left(struct vb_peer *p);
 void vb_peer_broken(struct vb_peer *p, int rail, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+void vb_peer_gives_up(struct vb_peer *p, uint64_t wait_ns);
 
 /* self.c: messages to oneself */
 weft_status vb_self_post(struct vb_group *g, struct weft_xfer *x, int send);

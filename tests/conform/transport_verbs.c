@@ -15,10 +15,10 @@ static const char *const rails[] = {"VERBS_DEVICES=rx0,rx2", "VERBS_STRIPE=4K", 
 #endif
 
 static const struct tc_fixture fixtures[] = {
-    {.name = "verbs", .plugin = &weft_plugin, .settings = one, .channels = 1, .side = 1},
+    {.name = "verbs", .plugin = &weft_plugin, .settings = one, .channels = 1},
 #ifdef VERBS_LONG
-    {.name = "verbs, tight", .plugin = &weft_plugin, .settings = tight, .channels = 1, .side = 1},
-    {.name = "verbs, 2 rails", .plugin = &weft_plugin, .settings = rails, .channels = 1, .side = 1},
+    {.name = "verbs, tight", .plugin = &weft_plugin, .settings = tight, .channels = 1},
+    {.name = "verbs, 2 rails", .plugin = &weft_plugin, .settings = rails, .channels = 1},
 #endif
 };
 

@@ -31,7 +31,7 @@ static void device_of_rank(struct weft_host *host)
 }
 
 static const struct tc_fixture fixture = {
-    .name = "verbs", .plugin = &weft_plugin, .host = device_of_rank, .channels = 1, .side = 1};
+    .name = "verbs", .plugin = &weft_plugin, .host = device_of_rank, .channels = 1};
 
 static void spin(struct tc_rank *r, const struct weft_xfer *x)
 {
