@@ -13,7 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GOODBYE_NS 200000000ull
+#define GOODBYE_NS 700000000ull /* from a peer whose side of the channel has ended */
+#define ENDED_NS 200000000ull   /* ... and whose process has, as can be seen on its own host */
 
 static struct vb_hello my_hello(const struct vb_peer *p)
 {
@@ -238,7 +239,7 @@ static void take_watch(struct vb_peer *p)
     if (p->state != VB_CONNECTED)
         return;
     snprintf(p->text, sizeof p->text, "%s", why);
-    vb_peer_gives_up(p, GOODBYE_NS);
+    vb_peer_gives_up(p, g->endpoint->host->process_state(&p->address.process) == 0 ? ENDED_NS : GOODBYE_NS);
 }
 
 void vb_connect_responses(struct vb_group *g)

@@ -119,7 +119,7 @@ static int told(struct vb_peer *p)
         struct vb_queue *q = &rail->message;
         if (rail->down || !rail->message.ready)
             continue;
-        if (!rail->bye_sent && q->posted - q->done < q->depth) { /* the last place is its */
+        if (!rail->bye_sent && q->posted - q->done < q->depth - 1) { /* the last place is its */
             if (q->inline_bytes < sizeof bye)
                 rail->bye_sent = vb_control_send(p, i, &bye, sizeof bye);
             else

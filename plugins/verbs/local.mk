@@ -19,7 +19,8 @@ tests_unit_test_verbs_ports_CFLAGS = $(AM_CFLAGS) $(VERBS_CFLAGS)
 tests_unit_test_verbs_ports_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS)
 
 # They run in a virtual machine, by the scripts below.
-test_programs += tests/conform/transport_verbs tests/conform/transport_verbs_long tests/conform/verbs_speed tests/multi/verbs_ranks
+test_programs += tests/conform/transport_verbs tests/conform/transport_verbs_long tests/conform/verbs_speed \
+	tests/multi/verbs_ranks tests/multi/verbs_peers
 tests_conform_transport_verbs_SOURCES = tests/conform/transport_verbs.c $(verbs_sources) $(transport_suite)
 tests_conform_transport_verbs_CFLAGS = $(AM_CFLAGS) $(VERBS_CFLAGS)
 tests_conform_transport_verbs_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS) $(VERBS_LIBS)
@@ -30,6 +31,9 @@ tests_conform_verbs_speed_SOURCES = tests/conform/verbs_speed.c tests/conform/tr
 	tests/conform/transport_side.h tests/conform/transport_side.c $(verbs_sources)
 tests_conform_verbs_speed_CFLAGS = $(AM_CFLAGS) $(VERBS_CFLAGS)
 tests_conform_verbs_speed_LDADD = libharness.la libweftcore.la $(CUNIT_LIBS) $(VERBS_LIBS)
+tests_multi_verbs_peers_SOURCES = tests/multi/verbs_peers.c $(verbs_sources)
+tests_multi_verbs_peers_CFLAGS = $(AM_CFLAGS) $(VERBS_CFLAGS)
+tests_multi_verbs_peers_LDADD = libweftcore.la $(VERBS_LIBS)
 tests_multi_verbs_ranks_SOURCES = tests/multi/verbs_ranks.c
 tests_multi_verbs_ranks_LDADD = libweftcore.la
 endif

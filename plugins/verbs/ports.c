@@ -85,7 +85,7 @@ static weft_status describe_port(struct vb_endpoint *e, struct vb_port *port, co
         return VB_EXPLAIN(e, WEFT_ESYS, "verbs: %s does not say what it can do: %s", port->name, strerror(errno));
     port->max_srq_wr = (uint32_t)device.max_srq_wr;
     port->max_cqe = (uint32_t)device.max_cqe;
-    port->rd_atomic = (uint8_t)(device.max_qp_rd_atom < 16 ? device.max_qp_rd_atom : 16);
+    port->rd_atomic = (uint8_t)(device.max_qp_rd_atom < 8 ? device.max_qp_rd_atom : 8);
     if (device.max_qp_init_rd_atom < port->rd_atomic)
         port->rd_atomic = (uint8_t)device.max_qp_init_rd_atom;
     if (!find_pkey(e, port, attr))

@@ -8,8 +8,6 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define SIGNAL_EVERY 16u /* of those that nobody waits for */
-
 static struct ibv_qp *create(struct vb_peer *p, int rail, uint32_t depth, uint32_t *inline_bytes)
 {
     struct vb_card *card = &p->group->cards[rail];
@@ -72,7 +70,8 @@ weft_status vb_queue_open(struct vb_peer *p, int rail, struct vb_queue *q, uint3
     q->ring = calloc(depth, sizeof *q->ring);
     if (!q->ring)
         return VB_EXPLAIN(g->endpoint, WEFT_ENOMEM, "verbs: no memory for a queue pair");
-    q->qp = create(p, rail, depth, &q->inline_bytes);
+    /* One less: drivers keep a place free, and double what would then not be a power of two. */
+    q->qp = create(p, rail, depth - 1, &q->inline_bytes);
     if (!q->qp || vb_qp_to_init(g->endpoint, rail, q->qp) < 0) {
         weft_status st = refused(p, rail, q->qp ? "is not initialised" : "is not made", errno);
         vb_queue_close(p, rail, q, WEFT_ECANCELED);
@@ -105,6 +104,7 @@ weft_status vb_qp_connect(struct vb_peer *p, int rail, struct ibv_qp *qp, uint32
     const struct vb_endpoint *e = p->group->endpoint;
     const struct vb_address_port *theirs = &p->address.ports[rail];
     const struct vb_settings *s = e->settings;
+    uint8_t reads = qp == p->rails[rail].message.qp ? 1 : e->ports[rail].rd_atomic; /* messages are only written */
     struct ibv_qp_attr rtr = {.qp_state = IBV_QPS_RTR,
                               .path_mtu =
                                   theirs->mtu < e->ports[rail].mtu ? (enum ibv_mtu)theirs->mtu : e->ports[rail].mtu,
@@ -118,7 +118,7 @@ weft_status vb_qp_connect(struct vb_peer *p, int rail, struct ibv_qp *qp, uint32
                               .timeout = (uint8_t)s->timeout,
                               .retry_cnt = (uint8_t)s->retries,
                               .rnr_retry = 7,
-                              .max_rd_atomic = e->ports[rail].rd_atomic};
+                              .max_rd_atomic = reads};
 
     if (ibv_modify_qp(qp, &rtr,
                       IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
@@ -138,7 +138,7 @@ int vb_queue_room(const struct vb_peer *p, int rail, const struct vb_queue *q)
 {
     const struct vb_card *card = &p->group->cards[rail];
 
-    return q->posted - q->done < q->depth - 1 && card->sends_out + 1 < card->cq_size - card->srq_size;
+    return q->posted - q->done < q->depth - 2 && card->sends_out + 1 < card->cq_size - card->srq_size;
 }
 
 uint64_t vb_work_id(const struct vb_peer *p, int rail, const struct vb_queue *q, uint32_t number)
@@ -147,13 +147,21 @@ uint64_t vb_work_id(const struct vb_peer *p, int rail, const struct vb_queue *q,
            (uint64_t)(q->generation & 0xfff) << 24 | (number & 0xffffff);
 }
 
+/* Of those that nobody waits for one in some is signalled; more often where the completion queue has little room left. */
+static int is_to_signal(const struct vb_peer *p, int rail, const struct vb_queue *q)
+{
+    const struct vb_card *card = &p->group->cards[rail];
+
+    return q->posted - q->signalled >= q->depth / 4 || card->sends_out >= (card->cq_size - card->srq_size) / 2;
+}
+
 int vb_queue_post(struct vb_peer *p, int rail, struct vb_queue *q, struct ibv_send_wr *wr, void *of, enum vb_what what)
 {
     struct ibv_send_wr *bad;
     int err;
 
     wr->wr_id = vb_work_id(p, rail, q, q->posted);
-    if (what != VB_NOTHING || q->posted - q->signalled >= SIGNAL_EVERY || !vb_queue_room(p, rail, q))
+    if (what != VB_NOTHING || is_to_signal(p, rail, q))
         wr->send_flags |= IBV_SEND_SIGNALED;
     err = ibv_post_send(q->qp, wr, &bad);
     if (err)

@@ -14,7 +14,8 @@ static weft_status open_endpoint(const struct weft_host *host, const void *setti
     struct vb_endpoint *e;
     weft_status st;
 
-    if (!WEFT_HOST_HAS(host, side_request) || !WEFT_HOST_HAS(host, process_self) || !WEFT_HOST_HAS(host, fd_keep)) {
+    if (!WEFT_HOST_HAS(host, side_request) || !WEFT_HOST_HAS(host, process_self) ||
+        !WEFT_HOST_HAS(host, process_state) || !WEFT_HOST_HAS(host, fd_keep)) {
         host->explain(host->impl, WEFT_ENOTSUP, "verbs: this libweft has no side channel, which connects queue pairs");
         return WEFT_ENOTSUP;
     }
@@ -107,7 +108,7 @@ static const struct weft_setting rows[] = {
         "Times that a packet is sent again before its connection is broken, a number."),
     ROW("RNR_TIMER", "12", INT, rnr_timer, 0, 31,
         "How long a peer that has no receive request is let be, as verbs encode it: 12 is 0.64 ms."),
-    {"DEPTH", "32", WEFT_SETTING_INT | WEFT_SETTING_POWER_OF_TWO, offsetof(struct vb_settings, depth), 16, 1024,
+    {"DEPTH", "16", WEFT_SETTING_INT | WEFT_SETTING_POWER_OF_TWO, offsetof(struct vb_settings, depth), 16, 1024,
      "Send requests of a connection that may be under way, a number."},
     ROW("INLINE", "220", BYTES, inline_bytes, 0, 1024,
         "Bytes up to which messages travel with their request, as far as the device can."),

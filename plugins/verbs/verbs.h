@@ -28,7 +28,7 @@
 #define VB_CONTROL_MAX 256u   /* bytes of a control message */
 #define VB_INFO_BITS 16u
 #define VB_RMAS 16u           /* gets and puts with one peer */
-#define VB_RMA_DEPTH 32u
+#define VB_RMA_DEPTH 16u
 #define VB_PIECE ((size_t)1 << 20) /* of a get or put: ports have a limit, which is 8 MiB for some */
 #define VB_TICK_NS 1000000ull
 
@@ -117,7 +117,7 @@ struct vb_request {
 struct vb_queue {
     struct ibv_qp *qp;
     struct vb_request *ring; /* [depth], a power of two */
-    uint32_t depth, posted, done, signalled; /* numbers of requests; the newest that was signalled */
+    uint32_t depth, posted, done, signalled; /* of which depth - 1 may be under way; numbers; the newest that was signalled */
     uint32_t inline_bytes, psn;
     uint16_t generation;
     int ready;

@@ -108,6 +108,8 @@ limit_staged() {
 }
 
 tests/conform/transport_verbs
+peers() { ulimit -n 4096 && tests/multi/verbs_peers rx0 1000; }
+tap "1,000 peers cost at most 64 KiB each" peers
 tap "4 ranks on two hosts' adapters, every collective" everything
 rails=2
 tap "the same over two rails" everything
