@@ -50,8 +50,11 @@ static void ask(struct wu_peer *p, enum wu_hello_kind kind)
     struct wu_group *g = p->group;
     struct letter letter;
     size_t bytes = write_letter(p, kind, &letter);
-    weft_status st = g->endpoint->host->side_request(g->side, p->rank, &letter, bytes);
+    weft_status st;
 
+    if (g->quiet) /* it ends */
+        return;
+    st = g->endpoint->host->side_request(g->side, p->rank, &letter, bytes);
     if (st < 0) {
         wu_peer_fail(p, st, "the side channel does not take a request (%zu bytes)", bytes);
         return;
@@ -136,7 +139,7 @@ static int look_at(struct wu_peer *p)
 
     if (st == WEFT_INPROGRESS)
         return 1;
-    if (p->state == WU_FAILED)
+    if (p->state == WU_FAILED || st == WEFT_EINVAL) /* the group ends, and with it what was requested */
         return 0;
     if (st == WEFT_EPEER) {
         gone(p, why);

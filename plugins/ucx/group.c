@@ -13,7 +13,8 @@
 #include <unistd.h>
 
 #define LEAVE_NS 1000000000ull /* for what is under way when a group is destroyed */
-#define LOOKS 64               /* calls of progress between looks at the side channel and at processes */
+#define LOOKS 64        /* calls of progress between looks at the side channel, and at processes if nothing comes */
+#define MORE_LOOKS 4096 /* at processes also while something comes */
 
 enum { PRIV_STATE = 2 }; /* of weft_xfer.priv; see peer.c */
 
@@ -187,15 +188,20 @@ static weft_status report(struct wu_group *g, struct weft_peer_failure *failure)
     return WEFT_SUCCESS;
 }
 
-/* Now and then, what UCX does not tell. */
-static int look_around(struct wu_group *g)
+/* Now and then, what UCX does not tell. That a process has ended counts once what it has sent before was taken. */
+static int look_around(struct wu_group *g, int events)
 {
-    uint64_t now = g->endpoint->host->now_ns();
-    int events = wu_connect_step(g);
+    unsigned looks = g->looks++;
+    uint64_t now;
 
-    wu_links_look(g->endpoint, now);
-    if (g->breaks != g->endpoint->breaks || g->ngone)
-        wu_peers_look(g, now);
+    if (looks % LOOKS == 0 || (g->asking && !events))
+        events += wu_connect_step(g);
+    if ((looks % LOOKS == 0 && !events) || looks % MORE_LOOKS == 0) {
+        now = g->endpoint->host->now_ns();
+        wu_links_look(g->endpoint, now);
+        if (g->breaks != g->endpoint->breaks || g->ngone)
+            wu_peers_look(g, now);
+    }
     return events;
 }
 
@@ -213,10 +219,7 @@ int wu_progress(void *group, struct weft_peer_failure *failure)
         events += take_done(g);
     if (g->ready)
         events += take_ready(g);
-    if (!events && g->looks++ % LOOKS == 0)
-        events += look_around(g);
-    else if (g->asking && !events)
-        events += wu_connect_step(g);
+    events = look_around(g, events);
     if (g->unreported)
         status = report(g, failure);
     e->in_progress = 0;
@@ -332,6 +335,7 @@ void wu_group_destroy(void *group, int aborted)
     if (!g->quiet)
         cancel_sends(g);
     g->quiet = 1;
+    wu_connect_step(g); /* whoever has responded by now is to hear of it, too */
     say_goodbye(g, aborted);
     for (int i = 0; i < g->nranks; i++)
         if (g->peers[i]) {

@@ -341,6 +341,8 @@ void wu_recv_drop(struct wu_peer *p, int all)
         for (struct wu_held *h = ch ? ch->held : NULL, *next; h; h = next) {
             next = h->next;
             decline(p->group->endpoint, h);
+            if (all && h->local)
+                wu_end(p->group, h->local, WEFT_ECANCELED);
             if (all)
                 held_free(p, h, 0);
         }

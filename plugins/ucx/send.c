@@ -39,30 +39,35 @@ static void segment_done(struct wu_group *g, struct weft_xfer *x)
         wu_end(g, x, WEFT_SUCCESS);
 }
 
+/* A peer that has left may have gone before the last credit came: that is no failure. */
+static void send_failed(struct wu_out *o, ucs_status_t status)
+{
+    char why[100];
+
+    snprintf(why, sizeof why, "a send failed: %s", wu_ucx.ucs_status_string(status));
+    if (status != UCS_ERR_CANCELED)
+        wu_link_break(o->way, why);
+    if (o->peer && o->x)
+        wu_peer_fail(o->peer, WEFT_EPEER, "%s", o->way->broken ? o->way->why : why); /* which ends x */
+}
+
 static void sent(void *request, ucs_status_t status, void *arg)
 {
     struct wu_out *o = arg;
     struct wu_endpoint *e = o->way->endpoint;
     struct wu_peer *p = o->peer;
-    char why[100];
 
     wu_ucx.ucp_request_free(request);
     o->way->users--;
-    if (status != UCS_OK && status != UCS_ERR_CANCELED) {
-        snprintf(why, sizeof why, "a send failed: %s", wu_ucx.ucs_status_string(status));
-        wu_link_break(o->way, why);
-    }
+    if (status != UCS_OK)
+        send_failed(o, status);
     unlink_out(o);
-    if (p) {
-        if (o->head.kind == WU_MESSAGE) {
-            p->chans[o->head.chan]->under_way--;
-            wu_peer_due(p);
-        }
-        if (o->x && status == UCS_OK)
-            segment_done(p->group, o->x); /* else its peer fails, which ends it */
-        else if (o->x)
-            wu_end_all(p, WEFT_EPEER);
+    if (p && o->head.kind == WU_MESSAGE) {
+        p->chans[o->head.chan]->under_way--;
+        wu_peer_due(p);
     }
+    if (p && o->x)
+        segment_done(p->group, o->x);
     wu_out_put(e, o);
 }
 
