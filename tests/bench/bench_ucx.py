@@ -5,8 +5,8 @@
     bench_ucx.py BUILD [--tls posix,self --tls tcp,self] [--rounds 7] [--sizes 8,4096,...]
 
 For every UCX_TLS and size: medians over the rounds of half a round trip in microseconds and of a stream of messages in MB/s, of
-ucx_perftest's tag_lat and tag_bw and of the transport, and the transport's share. Processes of one host that watch each other do without UCX's
-error handling, as ucx_perftest does.
+ucx_perftest's tag_lat and tag_bw and of the transport, and the transport's share. Processes of one host that watch each other do
+without UCX's error handling, as ucx_perftest does.
 """
 import argparse
 import os
@@ -75,7 +75,8 @@ def main():
         env = dict(os.environ, UCX_TLS=tls, UCX_WARN_UNUSED_ENV_VARS="n")
         if "tcp" in tls:
             env["UCX_NET_DEVICES"] = "lo"
-        print(f"UCX_TLS={tls}\n{'bytes':>9} {'ucx us':>9} {'weft us':>9} {'ratio':>6} {'+us':>6} {'ucx MB/s':>9} {'weft MB/s':>9} {'share':>6}")
+        print(f"UCX_TLS={tls}")
+        print(f"{'bytes':>9} {'ucx us':>9} {'weft us':>9} {'ratio':>6} {'+us':>6} {'ucx MB/s':>9} {'weft MB/s':>9} {'share':>6}")
         for size in map(int, args.sizes.split(",")):
             n, m = counts(size, "tcp" in tls)
             lat, bw = ([], []), ([], [])
