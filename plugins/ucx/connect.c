@@ -60,6 +60,7 @@ static void ask(struct wu_peer *p, enum wu_hello_kind kind)
         return;
     }
     p->watching = kind == WU_WATCH;
+    g->connecting |= kind == WU_CONNECT;
     p->asking = 1;
     p->next_asking = g->asking;
     g->asking = p;
@@ -175,6 +176,7 @@ int wu_connect_step(struct wu_group *g)
     size_t bytes = 0;
 
     g->asking = NULL;
+    g->connecting = 0;
     for (struct wu_peer *p = asked; p; p = next) {
         next = p->next_asking;
         int goes_on = look_at(p);
@@ -182,6 +184,7 @@ int wu_connect_step(struct wu_group *g)
         if (goes_on == 1) {
             p->next_asking = g->asking;
             g->asking = p;
+            g->connecting |= !p->watching;
         } else if (!goes_on) {
             p->asking = 0;
         }

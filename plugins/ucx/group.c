@@ -194,7 +194,7 @@ static int look_around(struct wu_group *g, int events)
     unsigned looks = g->looks++;
     uint64_t now;
 
-    if (looks % LOOKS == 0 || (g->asking && !events))
+    if (looks % LOOKS == 0 || (g->connecting && !events))
         events += wu_connect_step(g);
     if ((looks % LOOKS == 0 && !events) || looks % MORE_LOOKS == 0) {
         now = g->endpoint->host->now_ns();

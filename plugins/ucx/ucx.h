@@ -239,6 +239,7 @@ struct wu_group {
     unsigned char *member;
     struct wu_peer **peers; /* [nranks], made when first used */
     struct wu_peer *asking;
+    int connecting;  /* some of these wait for a response; the others watch */
     unsigned ngone;  /* peers whose end the side channel told, and that may have left in good order */
     struct wu_channel *ready, **ready_last; /* have something for the group's own thread to do */
     struct weft_xfer *done, **done_last;    /* ended while another thread made progress */
