@@ -96,6 +96,14 @@ static weft_status wanted(const struct weft_host *host, const struct wu_settings
 
 /* ---- Opening ---- */
 
+weft_status wu_explain_errno(const struct weft_host *host, const char *what)
+{
+    weft_status st = errno == EMFILE || errno == ENFILE ? WEFT_ENOFILES : WEFT_ESYS;
+
+    host->explain(host->impl, st, "ucx: %s: %s", what, strerror(errno));
+    return st;
+}
+
 static weft_status failed(struct wu_endpoint *e, const char *what, ucs_status_t status)
 {
     weft_status st = status == UCS_ERR_NO_MEMORY ? WEFT_ENOMEM : WEFT_ENOTSUP;
@@ -159,12 +167,7 @@ static weft_status open_worker(struct wu_endpoint *e)
 static weft_status open_files(struct wu_endpoint *e)
 {
     e->deaths = e->host->fd_keep(epoll_create1(EPOLL_CLOEXEC));
-    if (e->deaths < 0) {
-        weft_status st = errno == EMFILE || errno == ENFILE ? WEFT_ENOFILES : WEFT_ESYS;
-        e->host->explain(e->host->impl, st, "ucx: epoll_create1: %s", strerror(errno));
-        return st;
-    }
-    return WEFT_SUCCESS;
+    return e->deaths < 0 ? wu_explain_errno(e->host, "epoll_create1") : WEFT_SUCCESS;
 }
 
 static weft_status identify(struct wu_endpoint *e)

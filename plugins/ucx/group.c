@@ -16,17 +16,7 @@
 #define LOOKS 64        /* calls of progress between looks at the side channel, and at processes if nothing comes */
 #define MORE_LOOKS 4096 /* at processes also while something comes */
 
-enum { PRIV_STATE = 2 }; /* of weft_xfer.priv; see peer.c */
-
 /* ---- Making ---- */
-
-static weft_status explain_errno(const struct wu_endpoint *e, const char *what)
-{
-    weft_status st = errno == EMFILE || errno == ENFILE ? WEFT_ENOFILES : WEFT_ESYS;
-
-    e->host->explain(e->host->impl, st, "ucx: %s: %s", what, strerror(errno));
-    return st;
-}
 
 static int add_to(int epoll, int fd)
 {
@@ -41,14 +31,14 @@ static weft_status open_files(struct wu_group *g)
 
     g->epoll = e->host->fd_keep(epoll_create1(EPOLL_CLOEXEC));
     if (g->epoll < 0)
-        return explain_errno(e, "epoll_create1");
+        return wu_explain_errno(e->host, "epoll_create1");
     g->event_fd = e->host->fd_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (g->event_fd < 0)
-        return explain_errno(e, "eventfd");
+        return wu_explain_errno(e->host, "eventfd");
     int side = e->host->side_fd(g->side);
     if (add_to(g->epoll, g->event_fd) || add_to(g->epoll, e->worker_fd) || add_to(g->epoll, e->deaths) ||
         (side >= 0 && add_to(g->epoll, side)))
-        return explain_errno(e, "epoll_ctl");
+        return wu_explain_errno(e->host, "epoll_ctl");
     return WEFT_SUCCESS;
 }
 

@@ -95,11 +95,8 @@ weft_status wu_keeper_start(struct wu_endpoint *e)
     int err;
 
     e->keeper_fd = e->host->fd_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    if (e->keeper_fd < 0) {
-        weft_status st = errno == EMFILE || errno == ENFILE ? WEFT_ENOFILES : WEFT_ESYS;
-        e->host->explain(e->host->impl, st, "ucx: eventfd: %s", strerror(errno));
-        return st;
-    }
+    if (e->keeper_fd < 0)
+        return wu_explain_errno(e->host, "eventfd");
     /* Handlers are for the program's threads. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);

@@ -29,7 +29,6 @@
     X(ucp_am_send_nbx)               \
     X(ucp_am_recv_data_nbx)          \
     X(ucp_am_data_release)           \
-    X(ucp_request_check_status)      \
     X(ucp_request_free)              \
     X(ucs_status_string)
 

@@ -43,12 +43,12 @@ static void look_at(struct wu_link *l)
 }
 
 /* UCX ends what is under way on it. Not from on_error, which UCX calls. */
-static void close_broken(struct wu_link *l)
+static void force_close(struct wu_link *l)
 {
     ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS, .flags = UCP_EP_CLOSE_FLAG_FORCE};
     void *request;
 
-    if (!l->broken || l->watched || l->closed)
+    if (l->watched || l->closed)
         return;
     l->closed = 1;
     request = wu_ucx.ucp_ep_close_nbx(l->ep, &param);
@@ -70,7 +70,8 @@ void wu_links_look(struct wu_endpoint *e, uint64_t now)
     for (struct wu_link *l = e->links; l; l = l->next) {
         if (l->watched && l->pidfd < 0)
             look_at(l);
-        close_broken(l);
+        if (l->broken)
+            force_close(l);
     }
 }
 
@@ -201,12 +202,7 @@ static void settle(struct wu_endpoint *e, uint64_t deadline)
  * worker. */
 void wu_links_close(struct wu_endpoint *e)
 {
-    ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS, .flags = UCP_EP_CLOSE_FLAG_FORCE};
-
     settle(e, e->host->now_ns() + CLOSE_NS);
-    for (struct wu_link *l = e->links; l; l = l->next) {
-        void *request = l->watched || l->closed ? NULL : wu_ucx.ucp_ep_close_nbx(l->ep, &param);
-        if (UCS_PTR_IS_PTR(request))
-            wu_ucx.ucp_request_free(request);
-    }
+    for (struct wu_link *l = e->links; l; l = l->next)
+        force_close(l);
 }

@@ -11,8 +11,6 @@
 
 #define LAST_WORDS_NS 300000000ull /* what a peer that is gone has sent before has come by then */
 
-enum { PRIV_UNDER_WAY, PRIV_POSTED, PRIV_STATE };
-
 weft_status wu_peer_get(struct wu_group *g, int rank, struct wu_peer **peer)
 {
     const struct weft_host *host = g->endpoint->host;
@@ -59,6 +57,23 @@ struct wu_channel *wu_channel_get(struct wu_peer *p, uint32_t chan)
     wu_queue_init(&ch->recvs);
     ch->ins_last = &ch->ins;
     return p->chans[chan] = ch;
+}
+
+weft_status wu_channel_for(struct wu_group *g, const struct weft_xfer *x, struct wu_channel **channel)
+{
+    struct wu_peer *p;
+    weft_status st = wu_peer_get(g, x->peer, &p);
+
+    if (st < 0)
+        return st;
+    if (x->chan >= WEFT_CHAN_MAX)
+        return wu_refuse(g, WEFT_EINVAL, "no such channel");
+    if (g->quiet)
+        return wu_refuse(g, WEFT_EINVAL, "a transfer is posted after quiesce");
+    if (p->state == WU_FAILED)
+        return wu_refuse_peer(p);
+    *channel = wu_channel_get(p, x->chan);
+    return *channel ? WEFT_SUCCESS : wu_refuse(g, WEFT_ENOMEM, "no memory for a channel");
 }
 
 /* ---- What others are to look at ---- */
@@ -179,7 +194,6 @@ void wu_end_all(struct wu_peer *p, int state)
         ch->ins = NULL;
         ch->ins_last = &ch->ins;
     }
-    p->earnest = 0;
 }
 
 void wu_peer_fail(struct wu_peer *p, weft_status status, const char *format, ...)

@@ -28,12 +28,6 @@ static int sinks_allowed(const struct wu_group *g)
     return g->endpoint->inside == g && g->endpoint->in_progress;
 }
 
-static void recv_end(struct wu_channel *ch, struct weft_xfer *x, int state)
-{
-    ch->peer->earnest -= !x->background;
-    wu_end(ch->peer->group, x, state);
-}
-
 static void consumed(struct wu_peer *p, uint32_t charge)
 {
     p->consumed += charge;
@@ -52,7 +46,7 @@ static void check_complete(struct wu_channel *ch)
         return;
     ch->taking = 0;
     if (ch->to)
-        recv_end(ch, ch->to, WEFT_SUCCESS);
+        wu_end(ch->peer->group, ch->to, WEFT_SUCCESS);
     ch->to = NULL;
 }
 
@@ -203,7 +197,7 @@ static void meet(struct wu_channel *ch, const struct segment *s)
     if (state == WEFT_SUCCESS)
         return;
     x->peer_info = *s->info;
-    recv_end(ch, x, state);
+    wu_end(ch->peer->group, x, state);
 }
 
 enum taken { TAKEN, TAKEN_KEPT }; /* KEPT: UCX has the descriptor */
@@ -462,21 +456,12 @@ static weft_status post(struct wu_group *g, struct weft_xfer *x)
 {
     struct wu_channel *ch;
     struct wu_peer *p;
-    weft_status st = wu_peer_get(g, x->peer, &p);
+    weft_status st = wu_channel_for(g, x, &ch);
 
     if (st < 0)
         return st;
-    if (x->chan >= WEFT_CHAN_MAX)
-        return wu_refuse(g, WEFT_EINVAL, "no such channel");
-    if (g->quiet)
-        return wu_refuse(g, WEFT_EINVAL, "a transfer is posted after quiesce");
-    if (p->state == WU_FAILED)
-        return wu_refuse_peer(p);
-    ch = wu_channel_get(p, x->chan);
-    if (!ch)
-        return wu_refuse(g, WEFT_ENOMEM, "no memory for a channel");
+    p = ch->peer;
     x->state = WEFT_XFER_PENDING;
-    p->earnest += !x->background;
     wu_queue_add(&ch->recvs, x);
     if (!x->background)
         wu_connect(p);

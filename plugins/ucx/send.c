@@ -6,9 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Of weft_xfer.priv: segments that UCX has; whether all were posted; see peer.c. */
-enum { PRIV_UNDER_WAY, PRIV_POSTED, PRIV_STATE };
-
 struct wu_out *wu_out_get(struct wu_endpoint *e)
 {
     struct wu_out *o = e->free_outs;
@@ -190,21 +187,13 @@ static weft_status take(struct wu_group *g, struct weft_xfer *x)
 {
     struct wu_channel *ch;
     struct wu_peer *p;
-    weft_status st = wu_peer_get(g, x->peer, &p);
+    weft_status st = wu_channel_for(g, x, &ch);
 
     if (st < 0)
         return st;
-    if (x->chan >= WEFT_CHAN_MAX)
-        return wu_refuse(g, WEFT_EINVAL, "no such channel");
-    if (g->quiet)
-        return wu_refuse(g, WEFT_EINVAL, "a transfer is posted after quiesce");
-    if (p->state == WU_FAILED)
-        return wu_refuse_peer(p);
+    p = ch->peer;
     if (p->left)
         return wu_refuse(g, WEFT_EPEER, "the peer has left the communicator");
-    ch = wu_channel_get(p, x->chan);
-    if (!ch)
-        return wu_refuse(g, WEFT_ENOMEM, "no memory for a channel");
     x->priv[PRIV_UNDER_WAY] = x->priv[PRIV_POSTED] = 0;
     x->state = WEFT_XFER_PENDING;
     if (p->rank == g->rank) {

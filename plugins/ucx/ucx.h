@@ -178,6 +178,9 @@ struct wu_in {
     ucs_status_t status;
 };
 
+/* Of weft_xfer.priv: segments of a send that UCX has; whether all were posted; how it ended while another thread made progress. */
+enum { PRIV_UNDER_WAY, PRIV_POSTED, PRIV_STATE };
+
 struct wu_queue {
     struct weft_xfer *first, **last;
 };
@@ -224,7 +227,6 @@ struct wu_peer {
     uint32_t consumed, told;          /* of what came; as the peer was told */
     unsigned nheld;
     size_t held_bytes;
-    unsigned earnest;        /* receives posted that are not background ones */
     struct wu_out *outs;
     struct wu_in *ins;
 };
@@ -258,6 +260,7 @@ int wu_reachable(void *endpoint, const void *address, size_t bytes);
 /* The lock, and everything that goes with it. `g`: whose thread this is; NULL: the keeper's. */
 void wu_enter(struct wu_endpoint *e, struct wu_group *g);
 void wu_leave(struct wu_endpoint *e);
+weft_status wu_explain_errno(const struct weft_host *host, const char *what);
 /* Under the lock. */
 int wu_progress_worker(struct wu_endpoint *e);
 weft_status wu_route_new(struct wu_endpoint *e, struct wu_peer *p);
@@ -283,6 +286,8 @@ int wu_connect_step(struct wu_group *g);
 /* peer.c */
 weft_status wu_peer_get(struct wu_group *g, int rank, struct wu_peer **peer);
 struct wu_channel *wu_channel_get(struct wu_peer *p, uint32_t chan); /* NULL: no memory */
+/* Of a transfer that is posted, if it may be. */
+weft_status wu_channel_for(struct wu_group *g, const struct weft_xfer *x, struct wu_channel **channel);
 void wu_channel_ready(struct wu_channel *ch);
 void wu_peer_due(struct wu_peer *p);
 void wu_due_step(struct wu_endpoint *e); /* of all groups */
